@@ -1,0 +1,65 @@
+"""Every error a user can meet, in one tree.
+
+MuntinError
+├── LanguageError    a query that cannot be understood; points at the place
+├── InputError       log files that are missing, unreadable or not as described
+│   └── BadRowError  a row that does not parse where the stream says ON BAD ROW FAIL
+├── BlockError       bytes that are not a block this version can read
+├── EngineError      DuckDB refused a generated statement; carries the statement
+└── StateError       a state folder that cannot be read, written or continued
+"""
+
+from __future__ import annotations
+
+
+class MuntinError(Exception):
+    """The root: catching it catches every error Muntin raises on purpose."""
+
+
+class LanguageError(MuntinError):
+    """A mistake in SQL text: the message, then the line with a caret under the place."""
+
+    def __init__(self, message: str, text: str, start: int, end: int | None = None) -> None:
+        self.message = message
+        self.line, self.column = _line_and_column(text, start)
+        self._excerpt = _excerpt(text, self.line, self.column, (end or start + 1) - start)
+        super().__init__(f"line {self.line}, column {self.column}: {message}\n{self._excerpt}")
+
+
+class InputError(MuntinError):
+    """Log files that are missing, unreadable or not as the stream describes them."""
+
+
+class BadRowError(InputError):
+    """A row that does not parse, in a stream declared ON BAD ROW FAIL."""
+
+
+class BlockError(MuntinError):
+    """Bytes that are not a block, or a block of another version."""
+
+
+class EngineError(MuntinError):
+    """DuckDB refused a statement: what was being done, why, and the statement."""
+
+    def __init__(self, doing: str, reason: str, sql: str) -> None:
+        self.doing, self.reason, self.sql = doing, reason, sql
+        super().__init__(f"{doing}: {reason}\nThe statement was:\n{sql}")
+
+    def __reduce__(self) -> tuple[type[EngineError], tuple[str, str, str]]:
+        return (EngineError, (self.doing, self.reason, self.sql))
+
+
+class StateError(MuntinError):
+    """A state folder that cannot be read, written or continued."""
+
+
+def _line_and_column(text: str, start: int) -> tuple[int, int]:
+    before = text[:start]
+    return before.count("\n") + 1, start - (before.rfind("\n") + 1) + 1
+
+
+def _excerpt(text: str, line: int, column: int, width: int) -> str:
+    shown = text.splitlines()[line - 1] if text.splitlines()[line - 1 :] else ""
+    caret = " " * (column - 1) + "^" * max(1, min(width, len(shown) - column + 1))
+    number = f"{line} | "
+    return f"  {number}{shown}\n  {' ' * (len(number) - 2)}| {caret}"

@@ -1,0 +1,1 @@
+"""Records to blocks, blocks to blocks, blocks to rows."""

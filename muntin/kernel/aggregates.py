@@ -1,0 +1,295 @@
+"""Each aggregate as cells and, where needed, a sub-key: the whole list is `EXPANSIONS`.
+
+An expansion turns one call into cells of a part and a finish expression over them. Because
+cells merge by SUM, MIN or MAX alone, every aggregate here can be computed in pieces, in any
+order, anywhere. Finish expressions of part 0 see one row per key; those of other parts
+aggregate over the rows of a key, where `sub` is the sub-key and, in ranked parts, `upto` is
+the running count and `total` the count of all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from muntin.kernel import sketches
+from muntin.model import Cell, Finish, Merge, Part
+
+TypeOf = Callable[[str, bool], str]  # (sql, whether it aggregates) -> DuckDB type
+
+
+@dataclass(frozen=True)
+class Call:
+    """One aggregate as written: its name, arguments, DISTINCT and FILTER."""
+
+    name: str
+    args: tuple[str, ...] = ()
+    distinct: bool = False
+    where: str | None = None
+
+
+@dataclass
+class _Part:
+    sub_key: str | None = None
+    where: str | None = None
+    cells: dict[str, Cell] = field(default_factory=dict)
+    ranked: bool = False
+
+
+class Expander:
+    """Collects the parts, cells and finishes of one job; equal ones are shared."""
+
+    def __init__(self, type_of: TypeOf) -> None:
+        self._type_of = type_of
+        self._parts: dict[tuple[str | None, str | None], _Part] = {(None, None): _Part()}
+        self._finishes: dict[tuple[int, str], Finish] = {}
+        self._cells = 0
+        self.cell("count(*)", Merge.SUM)
+
+    def expand(self, call: Call) -> str:
+        """The name of the finished column that stands for the call."""
+        return EXPANSIONS[call.name](self, call)
+
+    def cell(self, sql: str, merge: Merge, part: _Part | None = None) -> str:
+        part = part or self._parts[None, None]
+        if sql not in part.cells:
+            part.cells[sql] = Cell(f"c{self._cells}", sql, merge, stored(self.type_of(sql, True)))
+            self._cells += 1
+        return part.cells[sql].name
+
+    def part(self, sub_key: str, where: str | None, ranked: bool = False) -> _Part:
+        found = self._parts.setdefault((sub_key, where), _Part(sub_key, where))
+        found.ranked = found.ranked or ranked
+        return found
+
+    def finish(self, sql: str, part: _Part | None = None) -> str:
+        index = list(self._parts.values()).index(part) if part else 0
+        default = Finish(f"a{len(self._finishes)}", index, sql)
+        return self._finishes.setdefault((index, sql), default).name
+
+    def type_of(self, sql: str, aggregates: bool = False) -> str:
+        return self._type_of(sql, aggregates)
+
+    def parts(self) -> tuple[Part, ...]:
+        return tuple(
+            Part(
+                cells=tuple(part.cells.values()),
+                sub_key=part.sub_key,
+                sub_type=stored(self.type_of(part.sub_key)) if part.sub_key else None,
+                where=part.where,
+                ranked=part.ranked,
+            )
+            for part in self._parts.values()
+        )
+
+    def finishes(self) -> tuple[Finish, ...]:
+        return tuple(self._finishes.values())
+
+
+def stored(kind: str) -> str:
+    """The type a value has inside a block: one that Arrow carries without loss."""
+    if kind in ("HUGEINT", "UHUGEINT"):
+        return "DECIMAL(38,0)"
+    exotic = ("UUID", "JSON", "BIT", "TIME", "INTERVAL", "ENUM", '"NULL"')
+    return "VARCHAR" if kind.startswith(exotic) else kind
+
+
+def _filtered(sql: str, where: str | None) -> str:
+    return f"{sql} FILTER (WHERE {where})" if where else sql
+
+
+def _both(*conditions: str | None) -> str:
+    return " AND ".join(f"({c})" for c in conditions if c)
+
+
+def _count(to: Expander, call: Call) -> str:
+    if call.distinct:
+        part = _values(to, call)
+        return to.finish("count(*)", part)
+    name = to.cell(_filtered(f"count({', '.join(call.args) or '*'})", call.where), Merge.SUM)
+    return to.finish(name)
+
+
+def _count_if(to: Expander, call: Call) -> str:
+    condition = _both(call.args[0], call.where)
+    return to.finish(to.cell(f"count(*) FILTER (WHERE {condition})", Merge.SUM))
+
+
+def _sum(to: Expander, call: Call) -> str:
+    (x,) = call.args
+    kind = to.type_of(f"sum({x})", True)
+    if call.distinct:
+        return to.finish("sum(sub)", _values(to, call))
+    name = to.cell(_filtered(f"sum({x})", call.where), Merge.SUM)
+    return to.finish(f"CAST({name} AS {kind})" if kind != stored(kind) else name)
+
+
+def _avg(to: Expander, call: Call) -> str:
+    (x,) = call.args
+    if call.distinct:
+        return to.finish("avg(sub)", _values(to, call))
+    total = to.cell(_filtered(f"sum({x})", call.where), Merge.SUM)
+    count = to.cell(_filtered(f"count({x})", call.where), Merge.SUM)
+    return to.finish(f"CAST({total} AS DOUBLE) / {count}")
+
+
+def _extreme(merge: Merge) -> Callable[[Expander, Call], str]:
+    def expand(to: Expander, call: Call) -> str:
+        return to.finish(to.cell(_filtered(f"{merge}({call.args[0]})", call.where), merge))
+
+    return expand
+
+
+def _spread(root: bool, population: bool) -> Callable[[Expander, Call], str]:
+    """Variance from the count, the sum and the sum of squares, all kept in double."""
+
+    def expand(to: Expander, call: Call) -> str:
+        x = f"CAST({call.args[0]} AS DOUBLE)"
+        n = to.cell(_filtered(f"count({x})", call.where), Merge.SUM)
+        total = to.cell(_filtered(f"fsum({x})", call.where), Merge.SUM)
+        squares = to.cell(_filtered(f"fsum({x} * {x})", call.where), Merge.SUM)
+        degrees = n if population else f"({n} - 1)"
+        value = f"greatest(0.0, ({squares} - {total} * {total} / {n}) / nullif({degrees}, 0))"
+        # greatest() ignores NULL, so an undefined variance has to be said.
+        guarded = f"CASE WHEN {degrees} > 0 THEN {value} END"
+        return to.finish(f"sqrt({guarded})" if root else guarded)
+
+    return expand
+
+
+def _at_extreme(merge: Merge, by: int | None) -> Callable[[Expander, Call], str]:
+    """The value where another is smallest or largest; ties go by the value itself.
+
+    `by` is the argument compared, or None for the record's own time.
+    """
+
+    def expand(to: Expander, call: Call) -> str:
+        value = call.args[0]
+        if by is None:
+            pair, known = f"{{'t': __position, 'v': {value}}}", call.where
+        else:
+            known = _both(f"{call.args[by]} IS NOT NULL", f"{value} IS NOT NULL", call.where)
+            pair = f"{{'t': {call.args[by]}, 'v': {value}}}"
+        name = to.cell(_filtered(f"{merge}({pair})", known), merge)
+        return to.finish(f"{name}.v")
+
+    return expand
+
+
+def _values(to: Expander, call: Call, ranked: bool = False) -> _Part:
+    """The part with one row per distinct value and how often it came."""
+    x = call.args[0] if len(call.args) == 1 or not call.distinct else f"({', '.join(call.args)})"
+    part = to.part(x, _both(f"{x} IS NOT NULL", call.where), ranked)
+    to.cell("count(*)", Merge.SUM, part)
+    return part
+
+
+def _median(to: Expander, call: Call) -> str:
+    return _quantile_cont(to, Call("quantile_cont", (*call.args, "0.5"), where=call.where))
+
+
+def _quantile_cont(to: Expander, call: Call) -> str:
+    x, q = call.args
+    part = _values(to, Call(call.name, (x,), where=call.where), ranked=True)
+    rank = f"((any_value(total) - 1) * {q})"
+    low, high = (f"min(sub) FILTER (WHERE upto > floor((total - 1) * {q}))",
+                 f"min(sub) FILTER (WHERE upto > ceil((total - 1) * {q}))")  # fmt: skip
+    share = f"({rank} - floor({rank}))"
+    if to.type_of(x).startswith(("TIMESTAMP", "DATE")):
+        low, high = f"epoch_us({low})", f"epoch_us({high})"
+        return to.finish(f"make_timestamp(CAST({low} + ({high} - {low}) * {share} AS BIGINT))", part)
+    low, high = f"CAST({low} AS DOUBLE)", f"CAST({high} AS DOUBLE)"
+    return to.finish(f"{low} + ({high} - {low}) * {share}", part)
+
+
+def _quantile_disc(to: Expander, call: Call) -> str:
+    x, q = call.args
+    part = _values(to, Call(call.name, (x,), where=call.where), ranked=True)
+    wanted = f"greatest(1, total - floor(total - total * {q}))"
+    return to.finish(f"min(sub) FILTER (WHERE upto >= {wanted})", part)
+
+
+def _mode(to: Expander, call: Call) -> str:
+    part = _values(to, call)
+    count = to.cell("count(*)", Merge.SUM, part)
+    return to.finish(f"first(sub ORDER BY {count} DESC, sub)", part)
+
+
+def _histogram(to: Expander, call: Call) -> str:
+    part = _values(to, call)
+    count = to.cell("count(*)", Merge.SUM, part)
+    return to.finish(f"map(list(sub ORDER BY sub), list({count} ORDER BY sub))", part)
+
+
+def _approx_count_distinct(to: Expander, call: Call) -> str:
+    (x,) = call.args
+    part = to.part(sketches.register_sql(x), _both(f"{x} IS NOT NULL", call.where))
+    rank = to.cell(f"max({sketches.rank_sql(x)})", Merge.MAX, part)
+    return to.finish(sketches.distinct_estimate_sql(rank), part)
+
+
+def _approx_quantile(to: Expander, call: Call) -> str:
+    x, q = call.args
+    known = _both(f"{x} IS NOT NULL", f"NOT isnan(CAST({x} AS DOUBLE))", call.where)
+    part = to.part(sketches.bucket_sql(x), known, ranked=True)
+    to.cell("count(*)", Merge.SUM, part)
+    bucket = f"min(sub) FILTER (WHERE upto > floor((total - 1) * {q}))"
+    return to.finish(sketches.bucket_value_sql(f"({bucket})"), part)
+
+
+EXPANSIONS: dict[str, Callable[[Expander, Call], str]] = {
+    "count": _count,
+    "count_if": _count_if,
+    "sum": _sum,
+    "avg": _avg,
+    "min": _extreme(Merge.MIN),
+    "max": _extreme(Merge.MAX),
+    "any_value": _extreme(Merge.MIN),
+    "bool_and": _extreme(Merge.MIN),
+    "bool_or": _extreme(Merge.MAX),
+    "stddev": _spread(root=True, population=False),
+    "stddev_pop": _spread(root=True, population=True),
+    "variance": _spread(root=False, population=False),
+    "var_pop": _spread(root=False, population=True),
+    "first": _at_extreme(Merge.MIN, by=None),
+    "last": _at_extreme(Merge.MAX, by=None),
+    "arg_min": _at_extreme(Merge.MIN, by=1),
+    "arg_max": _at_extreme(Merge.MAX, by=1),
+    "median": _median,
+    "quantile": _quantile_disc,
+    "quantile_cont": _quantile_cont,
+    "mode": _mode,
+    "histogram": _histogram,
+    "approx_count_distinct": _approx_count_distinct,
+    "approx_quantile": _approx_quantile,
+}
+
+# Values a key has where no record reached the part: counts are zero, the rest unknown.
+ZERO_WHEN_MISSING = ("count(*)", "CAST(round(")
+
+_ARITY = {"arg_min": 2, "arg_max": 2, "quantile": 2, "quantile_cont": 2, "approx_quantile": 2}
+
+
+def arity(name: str) -> int | None:
+    """How many arguments the aggregate takes, or None when count decides."""
+    return None if name == "count" else _ARITY.get(name, 1)
+
+
+_INSTEAD = {
+    "string_agg": "histogram(x) keeps every value with its count",
+    "array_agg": "histogram(x) keeps every value with its count",
+    "product": "exp(sum(ln(x)))",
+    "mad": "median(x) and quantile(x, q) describe the spread",
+    "reservoir_quantile": "approx_quantile(x, q)",
+    "approx_top_k": "GROUP BY x ORDER BY count(*) DESC LIMIT k",
+    "entropy": "histogram(x)",
+    "corr": "sums: sum(x * y), sum(x), sum(y), count(*)",
+    "covar_pop": "(sum(x * y) - sum(x) * sum(y) / count(*)) / count(*)",
+    "covar_samp": "(sum(x * y) - sum(x) * sum(y) / count(*)) / (count(*) - 1)",
+}
+
+
+def instead_of(name: str) -> str:
+    """What to use in place of an aggregate that cannot be merged."""
+    known: Sequence[str] = sorted(EXPANSIONS)
+    return _INSTEAD.get(name, "one of " + ", ".join(known))

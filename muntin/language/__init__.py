@@ -1,0 +1,1 @@
+"""SQL text to streams and jobs: parse, check, explain."""

@@ -1,0 +1,51 @@
+"""Lengths of time as users write them, in microseconds."""
+
+from __future__ import annotations
+
+from decimal import Decimal, InvalidOperation
+
+_UNITS = {
+    "MICROSECOND": 1,
+    "MILLISECOND": 1_000,
+    "SECOND": 1_000_000,
+    "MINUTE": 60_000_000,
+    "HOUR": 3_600_000_000,
+    "DAY": 86_400_000_000,
+    "WEEK": 604_800_000_000,
+}
+_SHORT = {"US": 1, "MS": 1_000, "S": 1_000_000, "SEC": 1_000_000, "M": 60_000_000}
+_SHORT |= {"MIN": 60_000_000, "H": 3_600_000_000, "D": 86_400_000_000, "W": 604_800_000_000}
+UNITS = "microseconds, milliseconds, seconds, minutes, hours, days or weeks"
+
+
+def microseconds(number: str, unit: str) -> int:
+    """Raises ValueError, saying what was expected."""
+    name = unit.upper()
+    size = _UNITS.get(name.removesuffix("S")) or _SHORT.get(name)
+    if size is None:
+        hint = "; months and years vary in length" if name[:4] in ("MONT", "YEAR") else ""
+        raise ValueError(f"unknown unit '{unit}'; expected {UNITS}{hint}")
+    try:
+        exact = Decimal(number) * size
+    except InvalidOperation:
+        raise ValueError(f"'{number}' is not a number") from None
+    if exact != int(exact):
+        raise ValueError(f"{number} {unit} is not a whole number of microseconds")
+    return int(exact)
+
+
+def parse_duration(text: str) -> int:
+    """`90s`, `5 minutes` or `1.5h`: the form used on the command line."""
+    stripped = text.strip()
+    digits = len(stripped) - len(stripped.lstrip("0123456789.-"))
+    unit = stripped[digits:].strip() or "s"
+    return microseconds(stripped[:digits], unit)
+
+
+def describe(us: int) -> str:
+    """The shortest exact way to say a length of time."""
+    for name, size in reversed(_UNITS.items()):
+        if us and us % size == 0:
+            count = us // size
+            return f"{count} {name.lower()}{'' if count == 1 else 's'}"
+    return "0 seconds"

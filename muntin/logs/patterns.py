@@ -1,0 +1,61 @@
+"""File patterns: `*` within a path part, `{source}` for the part that names the server.
+
+A file of a pattern without `{source}` is a source of its own, named by its path below the
+pattern's fixed folders: two growing files must never make each other's records late.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+_SOURCE = "{source}"
+
+
+class PathPattern:
+    def __init__(self, text: str) -> None:
+        if not text:
+            raise ValueError("the file pattern is empty")
+        if text.count(_SOURCE) > 1:
+            raise ValueError("the file pattern names {source} more than once")
+        if re.search(r"[{}]", text.replace(_SOURCE, "")):
+            raise ValueError("the file pattern may only hold {source} in braces")
+        if "**" in text:
+            raise ValueError("'**' is not possible; '*' matches within one path part")
+        self.text = text
+        parts = Path(text).parts
+        wild = next((i for i, p in enumerate(parts) if "*" in p or _SOURCE in p), len(parts) - 1)
+        self.root = Path(*parts[:wild]) if wild else Path()
+        self._parts = parts[wild:]
+        self._regex = re.compile("/".join(_part_regex(part) for part in self._parts))
+
+    def find(self) -> Iterator[tuple[Path, str]]:
+        """Every file that matches now, with its source, in the order of names."""
+        for path in sorted(self._walk(self.root, self._parts)):
+            source = self.source_of(path)
+            if source is not None:
+                yield path, source
+
+    def source_of(self, path: Path) -> str | None:
+        """The source a path belongs to, or None where the pattern does not match."""
+        below = path.relative_to(self.root).as_posix()
+        match = self._regex.fullmatch(below)
+        if match is None:
+            return None
+        return match["source"] if _SOURCE in self.text else below
+
+    def _walk(self, folder: Path, parts: tuple[str, ...]) -> Iterator[Path]:
+        glob = parts[0].replace("[", "[[]").replace(_SOURCE, "*")
+        for path in folder.glob(glob):
+            if len(parts) > 1:
+                if path.is_dir():
+                    yield from self._walk(path, parts[1:])
+            elif path.is_file():
+                yield path
+
+
+def _part_regex(part: str) -> str:
+    pieces = re.split(r"(\*|\{source\})", part)
+    named = {"*": "[^/]*", _SOURCE: "(?P<source>[^/]+)"}
+    return "".join(named.get(piece) or re.escape(piece) for piece in pieces)

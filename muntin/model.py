@@ -1,0 +1,190 @@
+"""The values everything else speaks in. No behaviour beyond what their fields imply.
+
+SQL inside these values is DuckDB's, already checked against the stream's columns, so that a
+value can be sent to any process and mean the same there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any, Literal
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from muntin.windows.spec import WindowSpec
+
+SOURCE_COLUMN = "source"  # every stream has it unless its records bring their own
+POSITION = "__position"  # microseconds since the epoch, UTC; null marks a bad row
+MARK = "__mark"  # stream time less slack when the record was read
+
+
+class Merge(StrEnum):
+    """How two values of one cell become one."""
+
+    SUM = "sum"
+    MIN = "min"
+    MAX = "max"
+
+
+@dataclass(frozen=True)
+class Column:
+    name: str
+    type: str
+
+
+@dataclass(frozen=True)
+class Format:
+    """How bytes become fields. `pattern` is for regular expressions, the rest for CSV."""
+
+    kind: Literal["json", "csv", "parquet", "combined", "common", "regex", "text"]
+    pattern: str | None = None
+    header: bool = True
+    delimiter: str = ","
+
+
+@dataclass(frozen=True)
+class Stream:
+    """Named, timestamped records from the files that match the patterns."""
+
+    name: str
+    patterns: tuple[str, ...]
+    format: Format
+    columns: tuple[Column, ...]
+    timestamp: str
+    slack_us: int | None = None
+    on_bad_row: Literal["skip", "fail"] = "skip"
+
+    def visible_columns(self) -> tuple[Column, ...]:
+        """The record's own columns and, unless one has its name, the source."""
+        if any(c.name.lower() == SOURCE_COLUMN for c in self.columns):
+            return self.columns
+        return (*self.columns, Column(SOURCE_COLUMN, "VARCHAR"))
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One column of a partial: how it is computed, and how two of it merge."""
+
+    name: str
+    sql: str
+    merge: Merge
+    type: str
+
+
+@dataclass(frozen=True)
+class Part:
+    """The rows of a block that share a sub-key. Part 0 has none: one row per key.
+
+    `ranked` parts are finished with each row's running count, for quantiles.
+    """
+
+    cells: tuple[Cell, ...]
+    sub_key: str | None = None
+    sub_type: str | None = None
+    where: str | None = None
+    ranked: bool = False
+
+
+@dataclass(frozen=True)
+class Key:
+    sql: str
+    type: str
+
+
+@dataclass(frozen=True)
+class Finish:
+    """An aggregate's final value from the cells of one part."""
+
+    name: str
+    part: int
+    sql: str
+
+
+@dataclass(frozen=True)
+class Output:
+    name: str
+    sql: str
+    type: str
+
+
+@dataclass(frozen=True)
+class Order:
+    sql: str
+    direction: str  # for example "DESC NULLS LAST"
+
+
+@dataclass(frozen=True)
+class Job:
+    """A standing query, taken apart into what runs on records, on blocks and on windows."""
+
+    name: str
+    stream: str
+    window: WindowSpec
+    keys: tuple[Key, ...]
+    parts: tuple[Part, ...]
+    finishes: tuple[Finish, ...]
+    outputs: tuple[Output, ...]
+    uses: tuple[str, ...]
+    where: str | None = None
+    having: str | None = None
+    order: tuple[Order, ...] = ()
+    limit: int | None = None
+    version: int = 1
+
+
+@dataclass(frozen=True)
+class Program:
+    """What a file of SQL defines: streams and the jobs over them."""
+
+    streams: Mapping[str, Stream]
+    jobs: Mapping[str, Job]
+
+    def jobs_of(self, stream: str) -> tuple[Job, ...]:
+        return tuple(job for job in self.jobs.values() if job.stream == stream)
+
+    def only(self, job: str) -> Program:
+        """The part of the program that one job needs."""
+        chosen = self.jobs[job]
+        return Program({chosen.stream: self.streams[chosen.stream]}, {job: chosen})
+
+
+@dataclass(frozen=True)
+class Tally:
+    """How many records of one source fell into one pane, and with which mark."""
+
+    source: str
+    pane_us: int
+    pane: int
+    not_before: int | None
+    records: int
+    bad: int
+    stream_time: int
+
+
+@dataclass(frozen=True)
+class Counts:
+    """Records read, bad and late, in a window or a run."""
+
+    read: int = 0
+    bad: int = 0
+    late: int = 0
+
+    def __add__(self, other: Counts) -> Counts:
+        return Counts(self.read + other.read, self.bad + other.bad, self.late + other.late)
+
+
+@dataclass(frozen=True)
+class Result:
+    """The rows of one job for one window `[start_us, end_us)`."""
+
+    job: str
+    start_us: int
+    end_us: int
+    rows: pa.Table
+    counts: Counts = field(default_factory=Counts)
+
+    def to_pandas(self) -> Any:
+        return self.rows.to_pandas()

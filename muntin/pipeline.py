@@ -1,0 +1,219 @@
+"""One stream's data path, a batch at a time; the runners differ only in the collection.
+
+    next batch ─► compute ─► note what was read ─► which windows are due ─► finish ─► emit
+
+A window is due when every source that holds it back has passed its end by the slack. Sources
+that ended, or were idle for long enough, hold nothing back. On finite input without SLACK
+nothing is late, so nothing is due before everything was read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Protocol
+
+import pyarrow as pa
+
+from muntin.logs.records import Report
+from muntin.logs.tail import Batch, Lane
+from muntin.model import Counts, Job, Result, Stream
+from muntin.windows.ledger import Ledger
+
+Due = Mapping[str, Sequence[int]]  # job -> ends of its due windows, in order
+
+
+class Collection(Protocol):
+    """Where blocks are computed and kept until their windows are due."""
+
+    def read(self, lanes: Sequence[Lane], slack_us: int | None) -> list[Report]:
+        """Computes the lanes' blocks and keeps them as one more step."""
+
+    def finish(self, due: Due) -> dict[str, pa.Table]:
+        """The rows of the due windows, ordered, by job; `w` is the window's end."""
+
+    def forget(self, emitted: Mapping[str, int]) -> None:
+        """Drops panes that no window after `emitted` holds."""
+
+
+@dataclass
+class Source:
+    """How far one source's time has come, and when it last had anything to say."""
+
+    stream_time: int | None = None
+    heard_at: float = 0.0
+
+
+@dataclass
+class Lateness:
+    """Late records of one job, and the slack that would have kept them all."""
+
+    records: int = 0
+    slack_us: int = 0
+
+
+@dataclass
+class Progress:
+    """All that has to survive a restart, besides the blocks."""
+
+    sources: dict[str, Source] = field(default_factory=dict)
+    emitted: dict[str, int] = field(default_factory=dict)
+    ledger: Ledger = field(default_factory=Ledger)
+    late: dict[str, Lateness] = field(default_factory=dict)
+    records: int = 0
+    bad: int = 0
+    bytes: int = 0
+    windows: int = 0
+
+    def counts(self, job: str) -> Counts:
+        return Counts(self.records, self.bad, self.late.get(job, Lateness()).records)
+
+
+class Pipeline:
+    """The state of one stream and the decisions that follow from it."""
+
+    def __init__(
+        self,
+        stream: Stream,
+        jobs: Sequence[Job],
+        collection: Collection,
+        follow: bool,
+        idle_seconds: float = 10.0,
+        progress: Progress | None = None,
+    ) -> None:
+        self.stream = stream
+        self.jobs = {job.name: job for job in jobs}
+        self.collection = collection
+        self.progress = progress or Progress()
+        self._follow = follow
+        self._idle_seconds = idle_seconds
+
+    @property
+    def slack_us(self) -> int | None:
+        """None means that nothing can be late."""
+        if self.stream.slack_us is None and self._follow:
+            return 0
+        return self.stream.slack_us
+
+    def read(self, batch: Batch, now: float) -> tuple[str, ...]:
+        """Reads a batch into the collection; returns what the user should know."""
+        if not batch.lanes:
+            return batch.notes
+        reports = self.collection.read([self._dated(lane) for lane in batch.lanes], self.slack_us)
+        self.progress.bytes += batch.bytes
+        self.take(reports, now)
+        notes = [note for report in reports for note in report.notes]
+        return (*batch.notes, *dict.fromkeys(notes))
+
+    def take(self, reports: Sequence[Report], now: float) -> None:
+        """Notes what was read."""
+        for report in reports:
+            source = self.progress.sources.setdefault(report.source, Source())
+            source.heard_at = now
+            if report.last_us is not None:
+                source.stream_time = max(source.stream_time or report.last_us, report.last_us)
+            self.progress.records += report.records
+            self.progress.bad += report.bad
+            self._count_late(report)
+            self.progress.ledger.add(report.tallies)
+
+    def emit(self, batch: Batch, now: float, final: bool) -> list[Result]:
+        """The results that are due after a batch; `final` when nothing more will come."""
+        due = self.due(self._horizon(batch.behind, now, final))
+        if not due:
+            return []
+        rows = self.collection.finish(due)
+        results = [
+            result
+            for name, ends in due.items()
+            for result in _results(self.jobs[name], ends, rows.get(name), self.progress.ledger)
+        ]
+        self.close(due)
+        return results
+
+    def due(self, horizon: int | None) -> dict[str, list[int]]:
+        """Windows not yet emitted that end at or before the horizon and hold records."""
+        if horizon is None:
+            return {}
+        found = {}
+        for name, job in self.jobs.items():
+            panes = self.progress.ledger.panes(job.window.pane_us)
+            emitted = self.progress.emitted.get(name)
+            last = horizon // job.window.pane_us
+            ends = [e for e in job.window.ends(panes) if e <= last and (emitted is None or e > emitted)]
+            if ends:
+                found[name] = ends
+        return found
+
+    def close(self, due: Due) -> None:
+        """Remembers what was emitted and forgets what nobody needs any more."""
+        for name, ends in due.items():
+            self.progress.emitted[name] = ends[-1]
+            self.progress.windows += len(ends)
+        self.collection.forget(self.progress.emitted)
+        for pane_us in {job.window.pane_us for job in self.jobs.values()}:
+            sharing = [j for j in self.jobs.values() if j.window.pane_us == pane_us]
+            if all(j.name in self.progress.emitted for j in sharing):
+                needed = [j.window.oldest_pane(self.progress.emitted[j.name]) for j in sharing]
+                self.progress.ledger.forget(pane_us, min(needed))
+
+    def _dated(self, lane: Lane) -> Lane:
+        known = self.progress.sources.get(lane[0].source)
+        return (replace(lane[0], since=known.stream_time if known else None), *lane[1:])
+
+    def _horizon(self, behind: frozenset[str], now: float, final: bool) -> int | None:
+        """The position before which no record is awaited, or None while that is unknown."""
+        if final:
+            return _EVER
+        if self.slack_us is None:
+            return None
+        timed = {n: s for n, s in self.progress.sources.items() if s.stream_time is not None}
+        holding = [s.stream_time for n, s in timed.items() if self._holds(n, s, behind, now)]
+        times = [t for t in holding if t is not None]
+        if times:
+            return min(times) - self.slack_us
+        if self._follow and timed:
+            return max(s.stream_time or 0 for s in timed.values()) - self.slack_us
+        return None
+
+    def _holds(self, name: str, source: Source, behind: frozenset[str], now: float) -> bool:
+        if name in behind:
+            return True
+        return self._follow and now - source.heard_at <= self._idle_seconds
+
+    def _count_late(self, report: Report) -> None:
+        """A record is late for a job if at least one window it belongs to leaves it out."""
+        for name, job in self.jobs.items():
+            emitted = self.progress.emitted.get(name)
+            for tally in report.tallies:
+                if tally.pane_us != job.window.pane_us or not tally.records:
+                    continue
+                first = job.window.first_end(tally.pane)
+                marks = [m for m in (tally.not_before, emitted) if m is not None]
+                if marks and first <= max(marks):
+                    late = self.progress.late.setdefault(name, Lateness())
+                    late.records += tally.records
+                    needed = tally.stream_time - first * job.window.pane_us + 1
+                    late.slack_us = max(late.slack_us, needed)
+
+
+_EVER = (1 << 63) - 1
+
+
+def _results(
+    job: Job, ends: Sequence[int], rows: pa.Table | None, ledger: Ledger
+) -> Iterator[Result]:
+    """One result for each due window with rows, in the order of windows."""
+    if rows is None or not rows.num_rows:
+        return
+    counts = rows.column("w").value_counts().to_pylist()
+    sizes = {item["values"]: item["counts"] for item in counts}
+    columns = rows.drop_columns(["w"])
+    start = 0
+    for end in ends:
+        size = sizes.get(end, 0)
+        if size:
+            start_us, end_us = job.window.bounds_us(end)
+            counted = ledger.counts(job.window, end)
+            yield Result(job.name, start_us, end_us, columns.slice(start, size), counted)
+            start += size

@@ -1,0 +1,1 @@
+"""Which panes make which windows."""
