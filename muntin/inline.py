@@ -13,7 +13,7 @@ from muntin.kernel.merge import merge, without
 from muntin.logs.records import Report, read_lane
 from muntin.logs.tail import BATCH_BYTES, Lane, Tail
 from muntin.model import Job, Program, Result, Stream
-from muntin.pipeline import Due, Pipeline
+from muntin.pipeline import Answer, Due, Pipeline
 
 
 class InlineCollection:
@@ -35,13 +35,13 @@ class InlineCollection:
         self._blocks = {name: merge(self._jobs[name], blocks) for name, blocks in found.items()}
         return reports
 
-    def finish(self, due: Due) -> dict[str, pa.Table]:
+    def answer(self, due: Due, save: bool) -> Answer:
         rows = {}
         for name, ends in due.items():
             if name in self._blocks:
                 job = self._jobs[name]
                 rows[name] = order(job, [finish(job, self._blocks[name], ends)])
-        return rows
+        return Answer(rows)
 
     def forget(self, emitted: Mapping[str, int]) -> None:
         for name, end in emitted.items():
@@ -80,5 +80,5 @@ def _run_stream(
         for text in pipeline.read(batch, now):
             note(text)
         final = not batch.remaining
-        yield from pipeline.emit(batch, now, final)
+        yield from pipeline.emit(batch, now, final).results()
     done(pipeline)

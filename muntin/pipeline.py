@@ -11,8 +11,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 from typing import Protocol
 
+import numpy as np
 import pyarrow as pa
 
 from muntin.logs.records import Report
@@ -23,14 +25,22 @@ from muntin.windows.ledger import Ledger
 Due = Mapping[str, Sequence[int]]  # job -> ends of its due windows, in order
 
 
+@dataclass
+class Answer:
+    """Rows of due windows, ordered, by job (`w` is a window's end), and encoded blocks."""
+
+    rows: dict[str, pa.Table] = field(default_factory=dict)
+    blocks: dict[str, list[bytes]] = field(default_factory=dict)
+
+
 class Collection(Protocol):
     """Where blocks are computed and kept until their windows are due."""
 
     def read(self, lanes: Sequence[Lane], slack_us: int | None) -> list[Report]:
         """Computes the lanes' blocks and keeps them as one more step."""
 
-    def finish(self, due: Due) -> dict[str, pa.Table]:
-        """The rows of the due windows, ordered, by job; `w` is the window's end."""
+    def answer(self, due: Due, save: bool) -> Answer:
+        """The due windows and, if asked, what has to be saved of the newest step."""
 
     def forget(self, emitted: Mapping[str, int]) -> None:
         """Drops panes that no window after `emitted` holds."""
@@ -57,7 +67,7 @@ class Progress:
     """All that has to survive a restart, besides the blocks."""
 
     sources: dict[str, Source] = field(default_factory=dict)
-    emitted: dict[str, int] = field(default_factory=dict)
+    emitted_us: dict[str, int] = field(default_factory=dict)  # job -> end of its last window
     ledger: Ledger = field(default_factory=Ledger)
     late: dict[str, Lateness] = field(default_factory=dict)
     records: int = 0
@@ -67,6 +77,54 @@ class Progress:
 
     def counts(self, job: str) -> Counts:
         return Counts(self.records, self.bad, self.late.get(job, Lateness()).records)
+
+
+@dataclass(frozen=True)
+class JobWindows:
+    """Windows of one job that left together: their rows, ordered, and their counts."""
+
+    job: Job
+    rows: pa.Table
+    counts: Mapping[int, Counts]
+
+    def results(self) -> Iterator[Result]:
+        """One result for each window with rows, in the order of windows."""
+        ends = self.rows.column("w").to_numpy()
+        columns = self.rows.drop_columns(["w"])
+        starts = np.flatnonzero(np.r_[True, ends[1:] != ends[:-1]]) if len(ends) else []
+        for start, stop in pairwise([*starts, len(ends)]):
+            end = int(ends[start])
+            bounds = self.job.window.bounds_us(end)
+            rows = columns.slice(start, stop - start)
+            yield Result(self.job.name, *bounds, rows, self.counts[end])
+
+    def table(self) -> pa.Table:
+        """The rows as they are stored: job, window, columns, counts."""
+        ends = self.rows.column("w").to_numpy()
+        window = self.job.window
+        times = pa.timestamp("us", "UTC")
+        columns = {
+            "job": pa.repeat(pa.scalar(self.job.name), len(ends)),
+            "window_start": pa.array((ends - window.length) * window.pane_us).cast(times),
+            "window_end": pa.array(ends * window.pane_us).cast(times),
+        }
+        columns |= {name: self.rows.column(name) for name in self.rows.column_names if name != "w"}
+        for name in ("read", "bad", "late"):
+            by_end = {end: getattr(counts, name) for end, counts in self.counts.items()}
+            columns[f"records_{name}"] = pa.array([by_end[e] for e in ends.tolist()], pa.int64())
+        return pa.table(columns)
+
+
+@dataclass(frozen=True)
+class Emission:
+    """What leaves the pipeline after one batch."""
+
+    windows: list[JobWindows] = field(default_factory=list)
+    blocks: dict[str, list[bytes]] = field(default_factory=dict)
+
+    def results(self) -> Iterator[Result]:
+        for windows in self.windows:
+            yield from windows.results()
 
 
 class Pipeline:
@@ -117,19 +175,23 @@ class Pipeline:
             self._count_late(report)
             self.progress.ledger.add(report.tallies)
 
-    def emit(self, batch: Batch, now: float, final: bool) -> list[Result]:
-        """The results that are due after a batch; `final` when nothing more will come."""
+    def emit(self, batch: Batch, now: float, final: bool, save: bool = False) -> Emission:
+        """The windows that are due after a batch; `final` when nothing more will come."""
         due = self.due(self._horizon(batch.behind, now, final))
-        if not due:
-            return []
-        rows = self.collection.finish(due)
-        results = [
-            result
-            for name, ends in due.items()
-            for result in _results(self.jobs[name], ends, rows.get(name), self.progress.ledger)
-        ]
+        if not due and not (save and batch.lanes):
+            return Emission()
+        answer = self.collection.answer(due, save)
+        emission = Emission(
+            [self._windows(name, due[name], rows) for name, rows in answer.rows.items()],
+            answer.blocks,
+        )
         self.close(due)
-        return results
+        return emission
+
+    def _windows(self, name: str, ends: Sequence[int], rows: pa.Table) -> JobWindows:
+        job = self.jobs[name]
+        counts = {end: self.progress.ledger.counts(job.window, end) for end in ends}
+        return JobWindows(job, rows, counts)
 
     def due(self, horizon: int | None) -> dict[str, list[int]]:
         """Windows not yet emitted that end at or before the horizon and hold records."""
@@ -138,7 +200,7 @@ class Pipeline:
         found = {}
         for name, job in self.jobs.items():
             panes = self.progress.ledger.panes(job.window.pane_us)
-            emitted = self.progress.emitted.get(name)
+            emitted = self._emitted(job)
             last = horizon // job.window.pane_us
             ends = [e for e in job.window.ends(panes) if e <= last and (emitted is None or e > emitted)]
             if ends:
@@ -148,14 +210,21 @@ class Pipeline:
     def close(self, due: Due) -> None:
         """Remembers what was emitted and forgets what nobody needs any more."""
         for name, ends in due.items():
-            self.progress.emitted[name] = ends[-1]
+            self.progress.emitted_us[name] = ends[-1] * self.jobs[name].window.pane_us
             self.progress.windows += len(ends)
-        self.collection.forget(self.progress.emitted)
+        emitted = {name: self._emitted(job) for name, job in self.jobs.items()}
+        self.collection.forget({name: end for name, end in emitted.items() if end is not None})
         for pane_us in {job.window.pane_us for job in self.jobs.values()}:
             sharing = [j for j in self.jobs.values() if j.window.pane_us == pane_us]
-            if all(j.name in self.progress.emitted for j in sharing):
-                needed = [j.window.oldest_pane(self.progress.emitted[j.name]) for j in sharing]
+            ends_ = [(j, emitted[j.name]) for j in sharing]
+            needed = [j.window.oldest_pane(end) for j, end in ends_ if end is not None]
+            if len(needed) == len(sharing):
                 self.progress.ledger.forget(pane_us, min(needed))
+
+    def _emitted(self, job: Job) -> int | None:
+        """The pane number up to which a job's windows have left."""
+        end_us = self.progress.emitted_us.get(job.name)
+        return None if end_us is None else end_us // job.window.pane_us
 
     def _dated(self, lane: Lane) -> Lane:
         known = self.progress.sources.get(lane[0].source)
@@ -184,7 +253,7 @@ class Pipeline:
     def _count_late(self, report: Report) -> None:
         """A record is late for a job if at least one window it belongs to leaves it out."""
         for name, job in self.jobs.items():
-            emitted = self.progress.emitted.get(name)
+            emitted = self._emitted(job)
             for tally in report.tallies:
                 if tally.pane_us != job.window.pane_us or not tally.records:
                     continue
@@ -198,22 +267,3 @@ class Pipeline:
 
 
 _EVER = (1 << 63) - 1
-
-
-def _results(
-    job: Job, ends: Sequence[int], rows: pa.Table | None, ledger: Ledger
-) -> Iterator[Result]:
-    """One result for each due window with rows, in the order of windows."""
-    if rows is None or not rows.num_rows:
-        return
-    counts = rows.column("w").value_counts().to_pylist()
-    sizes = {item["values"]: item["counts"] for item in counts}
-    columns = rows.drop_columns(["w"])
-    start = 0
-    for end in ends:
-        size = sizes.get(end, 0)
-        if size:
-            start_us, end_us = job.window.bounds_us(end)
-            counted = ledger.counts(job.window, end)
-            yield Result(job.name, start_us, end_us, columns.slice(start, size), counted)
-            start += size

@@ -8,6 +8,7 @@ every window has no `not_before`; otherwise windows that end at or before it lea
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import cache
 
 from muntin.kernel.aggregates import ZERO_WHEN_MISSING
 from muntin.kernel.engine import quote
@@ -22,6 +23,7 @@ def floor_div_sql(position: str, size: int) -> str:
     return position if size == 1 else f"floor_div({position}, {size})"
 
 
+@cache
 def compute_sql(job: Job, marked: bool) -> str:
     """Records to one block. `marked` says whether records carry a mark that may make them late."""
     selects = [_part_sql(job, index, marked) for index in range(len(job.parts))]
@@ -71,6 +73,7 @@ def _wanted_sql(job: Job, pane: str) -> str:
     return f"{MARK} IS NULL OR {last_end} > {mark}"
 
 
+@cache
 def merge_sql(job: Job) -> str:
     """Blocks to one block: the same for every job of the same shape."""
     keys = ", ".join(["pane", "not_before", "part", *_key_names(job), *_sub_names(job)])
@@ -114,6 +117,7 @@ def finish_sql(job: Job, consolidated: str) -> str:
     return f"SELECT * FROM (\n{inner}\n)\nQUALIFY {_rank_sql(job)} <= {job.limit}"
 
 
+@cache
 def order_sql(job: Job) -> str:
     """Rows of all key groups to the rows of the results, window by window."""
     names = ", ".join(["w", *(quote(o.name) for o in job.outputs)])
@@ -121,6 +125,7 @@ def order_sql(job: Job) -> str:
     return f"SELECT {names}\nFROM rows{limit}\nORDER BY {', '.join(['w', *_ordering(job)])}"
 
 
+@cache
 def key_group_sql(job: Job, groups: int) -> str:
     """The key group of a row: a hash of its keys alone, the same everywhere."""
     if not job.keys:

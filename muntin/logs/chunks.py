@@ -23,8 +23,10 @@ import pyarrow.parquet
 from muntin.errors import InputError
 from muntin.model import Format
 
-PIECE_BYTES = 32 << 20
+PIECE_BYTES = 16 << 20
 LINE = "line"
+_LINE_BYTES = 64 << 10
+_MARK = b"\xef\xbb\xbf"
 
 
 @dataclass(frozen=True)
@@ -80,28 +82,35 @@ def _row_groups(path: Path, order: WorkOrder, columns: list[str]) -> Iterator[Ch
         yield Chunk(file.read_row_groups([group], columns=columns), group, size, {})
 
 
-def _pieces(file: BinaryIO | gzip.GzipFile, order: WorkOrder, format_: Format) -> Iterator[Chunk]:
+def _pieces(file: BinaryIO, order: WorkOrder, format_: Format) -> Iterator[Chunk]:
     names = _csv_names(file, format_) if format_.kind == "csv" else None
-    whole = isinstance(file, gzip.GzipFile)
-    end = None if whole else order.end
+    end = None if is_gzip(order.path) else order.end
     position = _first_line_start(file, order.start)
-    carried = b""
+    carried = b""  # read already, but belongs to the next piece
     while end is None or position < end:
         room = PIECE_BYTES if end is None else min(PIECE_BYTES, end - position)
-        read = file.read(room)
-        if len(read) < room or not read:
-            text = carried + read
-        else:
-            text = carried + read
-            text += file.readline()
+        text = carried + file.read(room + _LINE_BYTES - len(carried))
         if not text:
             return
-        yield _chunk(text, position, names, format_, order)
-        position += len(text)
-        carried = b""
+        cut = _line_end(text, room)
+        while cut > len(text):
+            more = file.read(_LINE_BYTES)
+            text += more
+            cut = _line_end(text, room) if more else len(text)
+        yield _chunk(memoryview(text)[:cut], position, names, format_)
+        position += cut
+        carried = text[cut:]
 
 
-def _first_line_start(file: BinaryIO | gzip.GzipFile, start: int) -> int:
+def _line_end(text: bytes, room: int) -> int:
+    """The end of the line that crosses `room`; past the text where it is not there yet."""
+    if len(text) <= room:
+        return len(text)
+    found = text.find(b"\n", room - 1)
+    return found + 1 if found >= 0 else len(text) + 1
+
+
+def _first_line_start(file: BinaryIO, start: int) -> int:
     """The first line that starts at or after `start`."""
     if start == 0:
         file.seek(0)
@@ -110,20 +119,27 @@ def _first_line_start(file: BinaryIO | gzip.GzipFile, start: int) -> int:
     return start - 1 + len(file.readline())
 
 
-def _chunk(text: bytes, start: int, names: list[str] | None, format_: Format,
-           order: WorkOrder) -> Chunk:  # fmt: skip
+def _chunk(text: memoryview, start: int, names: list[str] | None, format_: Format) -> Chunk:
     size = len(text)
-    if start == 0:
-        text = text.removeprefix(b"\xef\xbb\xbf")
-    if b"\r\n" in text:
-        text = text.replace(b"\r\n", b"\n")
-    text = _utf8(text)
+    clean = _clean(text, start)
     if names is None:
-        return Chunk(pa.table({LINE: split_lines(text)}), start, size, {})
+        return Chunk(pa.table({LINE: split_lines(clean)}), start, size, {})
+    body = bytes(clean)
     if start == 0 and format_.header:
-        text = text[text.index(b"\n") + 1 :] if b"\n" in text else b""
-    table, broken = split_csv(text, names, format_.delimiter)
+        body = body[body.index(b"\n") + 1 :] if b"\n" in body else b""
+    table, broken = split_csv(body, names, format_.delimiter)
     return Chunk(table, start, size, broken)
+
+
+def _clean(text: memoryview, start: int) -> memoryview:
+    """UTF-8 without byte order mark and carriage returns; usually the text as it is."""
+    whole = text.obj
+    assert isinstance(whole, bytes)
+    if start == 0 and whole.startswith(_MARK):
+        text = text[len(_MARK) :]
+    if b"\r" in whole:
+        text = memoryview(bytes(text).replace(b"\r\n", b"\n"))
+    return text if whole.isascii() else memoryview(_utf8(bytes(text)))
 
 
 def _utf8(text: bytes) -> bytes:
@@ -135,14 +151,16 @@ def _utf8(text: bytes) -> bytes:
     return text
 
 
-def split_lines(text: bytes) -> pa.Array:
+def split_lines(text: memoryview) -> pa.Array:
     """The lines that are not blank, without copying the text."""
-    if text and not text.endswith(b"\n"):
-        text += b"\n"
     ends = np.flatnonzero(np.frombuffer(text, np.uint8) == 0x0A)
-    offsets = np.zeros(len(ends) + 1, np.int64)
-    offsets[1:] = ends + 1
-    lines = pa.LargeStringArray.from_buffers(len(ends), pa.py_buffer(offsets), pa.py_buffer(text))
+    complete = not text or text[-1] == 0x0A
+    offsets = np.zeros(len(ends) + (1 if complete else 2), np.int64)
+    offsets[1 : len(ends) + 1] = ends + 1
+    if not complete:
+        offsets[-1] = len(text)
+    buffers = (pa.py_buffer(offsets), pa.py_buffer(text))
+    lines = pa.LargeStringArray.from_buffers(len(offsets) - 1, *buffers)
     blank = np.diff(offsets) == 1
     return lines.filter(pa.array(~blank)) if blank.any() else lines
 
@@ -173,7 +191,7 @@ def split_csv(text: bytes, names: list[str], delimiter: str) -> tuple[pa.Table, 
     return table, broken
 
 
-def _csv_names(file: BinaryIO | gzip.GzipFile, format_: Format) -> list[str]:
+def _csv_names(file: BinaryIO, format_: Format) -> list[str]:
     """Names of a CSV file's fields; fields past the header's are column8, column9 and so on."""
     file.seek(0)
     return csv_names([file.readline(), file.readline()], format_)
@@ -189,5 +207,5 @@ def csv_names(first_lines: list[bytes], format_: Format) -> list[str]:
 def _csv_row(line: bytes, delimiter: str) -> list[str]:
     import csv
 
-    text = _utf8(line.removeprefix(b"\xef\xbb\xbf")).decode().rstrip("\r\n")
+    text = _utf8(line.removeprefix(_MARK)).decode().rstrip("\r\n")
     return next(csv.reader([text], delimiter=delimiter), [])

@@ -7,6 +7,8 @@ fits only by rounding, makes the row bad, never a different number.
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
+from functools import cache
 
 from muntin.kernel.engine import describe, literal, quote
 from muntin.logs.chunks import LINE
@@ -47,7 +49,8 @@ FIXED_COLUMNS = {
 }
 
 
-def records_sql(stream: Stream, wanted: list[str], present: frozenset[str]) -> str:
+@cache
+def records_sql(stream: Stream, wanted: tuple[str, ...], present: frozenset[str]) -> str:
     """Over `fields`, in their order: the wanted columns and the position."""
     needed = needed_columns(stream, wanted)
     typed = [f"{sql} AS {quote(c.name)}" for c, sql, _ in _typed(stream, needed, present)]
@@ -61,7 +64,7 @@ def records_sql(stream: Stream, wanted: list[str], present: frozenset[str]) -> s
     )
 
 
-def needed_columns(stream: Stream, wanted: list[str]) -> list[Column]:
+def needed_columns(stream: Stream, wanted: Sequence[str]) -> list[Column]:
     """The columns to parse: those wanted, and those the timestamp is made of."""
     return [c for c in stream.columns if c.name in wanted or quote(c.name) in stream.timestamp]
 

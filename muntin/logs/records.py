@@ -58,7 +58,7 @@ def _read_order(
     totals: Totals,
     notes: list[str],
 ) -> None:
-    wanted = sorted({name for job in jobs for name in job.uses})
+    wanted = tuple(sorted({name for job in jobs for name in job.uses}))
     names = [c.name for c in needed_columns(stream, wanted)]
     for chunk in read_chunks(order, stream.format, names):
         records = parse(chunk, stream, wanted, order)
@@ -71,7 +71,7 @@ def _read_order(
         totals.add(compute(records, order.source, jobs, clock, chunk.broken))
 
 
-def parse(chunk: Chunk, stream: Stream, wanted: list[str], order: WorkOrder) -> pa.Table:
+def parse(chunk: Chunk, stream: Stream, wanted: tuple[str, ...], order: WorkOrder) -> pa.Table:
     """The chunk's records in log order, with the source where the stream has no such column."""
     sql = records_sql(stream, wanted, frozenset(chunk.fields.column_names))
     records = run(sql, {"fields": chunk.fields}, f"parsing {order.path}")

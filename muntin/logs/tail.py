@@ -78,6 +78,7 @@ class Tail:
         positions: Iterable[FilePosition] = (),
         batch_bytes: int = BATCH_BYTES,
         piece_bytes: int = PIECE_BYTES,
+        tasks: int = 1,
     ) -> None:
         self._stream = stream
         self._patterns = [PathPattern(text) for text in stream.patterns]
@@ -85,6 +86,7 @@ class Tail:
         self._positions = {p.key: p for p in positions}
         self._batch_bytes = batch_bytes
         self._piece_bytes = piece_bytes
+        self._tasks = tasks
 
     def matches(self) -> bool:
         """Whether any file is there at all."""
@@ -96,7 +98,7 @@ class Tail:
         readable = [r for r in self._readable(now, notes) if r.end > r.file.position]
         readable.sort(key=lambda r: (r.file.source, r.modified, r.file.path))
         total = sum(r.weight for r in readable)
-        lanes: list[Lane] = []
+        by_source: list[list[WorkOrder]] = []
         taken_bytes = 0
         behind = set()
         for source, files in _by_source(readable):
@@ -114,10 +116,25 @@ class Tail:
                 share -= used
                 taken_bytes += used
                 self._positions[r.file.key] = replace(r.file, position=end)
-            lanes.extend([tuple(orders)] if in_order else self._split(orders))
+            by_source.append(orders)
+        lanes = tuple(self._lanes(by_source, taken_bytes, in_order))
         positions = tuple(self._positions.values())
         left = total - taken_bytes
-        return Batch(tuple(lanes), positions, taken_bytes, left, frozenset(behind), tuple(notes))
+        return Batch(lanes, positions, taken_bytes, left, frozenset(behind), tuple(notes))
+
+    def _lanes(
+        self, by_source: list[list[WorkOrder]], size: int, in_order: bool
+    ) -> Iterator[Lane]:
+        """One lane a source, or as many as keep every task busy where order does not matter."""
+        if in_order:
+            yield from (tuple(orders) for orders in by_source)
+            return
+        # A task costs tens of milliseconds before its first byte, so few and long ones win.
+        room = max(self._piece_bytes, -(-size // self._tasks))
+        for order in (order for orders in by_source for order in orders):
+            step = order.end - order.start if self._whole(order.path) else room
+            for start in range(order.start, order.end, step):
+                yield (replace(order, start=start, end=min(order.end, start + step)),)
 
     def _share(self, weight: int, total: int) -> int:
         """A source's part of the batch: sources advance evenly, so that panes can close."""
@@ -133,14 +150,6 @@ class Tail:
 
     def _order(self, file: FilePosition, end: int) -> WorkOrder:
         return WorkOrder(self._stream.name, file.source, file.path, file.position, end)
-
-    def _split(self, orders: list[WorkOrder]) -> Iterator[Lane]:
-        for order in orders:
-            if self._whole(order.path):
-                yield (order,)
-                continue
-            for start in range(order.start, order.end, self._piece_bytes):
-                yield (replace(order, start=start, end=min(order.end, start + self._piece_bytes)),)
 
     def _readable(self, now: float, notes: list[str]) -> Iterator[_Readable]:
         seen = set()

@@ -1,0 +1,1 @@
+"""The same path on Spark: tasks compute blocks, executors keep them, partitions finish them."""

@@ -1,0 +1,186 @@
+"""Blocks in Spark's memory: one step per batch, every step partitioned by key group alike.
+
+An element of a step is (group, kept): the blocks of one key group by job. Steps share one
+partition function, so their union has one partition per group and moves nothing. Steps are
+merged when they become many; their lineage is cut there, because what is lost with an
+executor comes back from the state folder, not from re-reading an hour of logs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+from pyspark import RDD, SparkContext, StorageLevel
+
+from muntin.kernel.block import decode, encode
+from muntin.kernel.finish import finish, order
+from muntin.kernel.merge import merge, split, without
+from muntin.logs.records import Report, read_lane
+from muntin.logs.tail import Lane
+from muntin.model import Job, Stream
+from muntin.pipeline import Answer, Due
+
+STEPS_AT_MOST = 12
+
+Jobs = dict[str, Job]
+Blocks = dict[str, bytes]
+
+
+@dataclass
+class Kept:
+    """The blocks of one key group, and reports on their way to the driver."""
+
+    blocks: Blocks = field(default_factory=dict)
+    reports: list[Report] = field(default_factory=list)
+
+
+@dataclass
+class GroupAnswer:
+    """What one key group has for the driver: rows of due windows, blocks to save."""
+
+    rows: Blocks = field(default_factory=dict)
+    blocks: Blocks = field(default_factory=dict)
+
+
+Step = RDD[tuple[int, Kept]]
+
+
+def home(group: int) -> int:
+    """The partition of a key group. All steps are partitioned by this very function."""
+    return group
+
+
+class SparkCollection:
+    def __init__(self, context: SparkContext, stream: Stream, jobs: Sequence[Job]) -> None:
+        self._context = context
+        self._stream = stream
+        self._jobs: Jobs = {job.name: job for job in jobs}
+        self._groups = context.defaultParallelism
+        self._steps: list[Step] = []
+        self._emitted: dict[str, int] = {}
+
+    def read(self, lanes: Sequence[Lane], slack_us: int | None) -> list[Report]:
+        stream, jobs, groups = self._stream, self._jobs, self._groups
+
+        def compute(lanes: Iterable[Lane]) -> Iterator[tuple[int, Kept]]:
+            for lane in lanes:
+                blocks, report = read_lane(lane, stream, list(jobs.values()), slack_us)
+                yield from _scatter(jobs, blocks, report, groups)
+
+        return self.keep(self._context.parallelize(lanes, len(lanes)).mapPartitions(compute))
+
+    def keep(self, computed: RDD[tuple[int, Kept]]) -> list[Report]:
+        """Adds blocks that tasks have computed as one more step; returns their reports."""
+        step = _merged(computed.partitionBy(self._groups, home), self._jobs, {})
+        self._steps.append(step)
+        reports = step.flatMap(lambda item: item[1].reports).collect()
+        return list(reports)
+
+    def answer(self, due: Due, save: bool) -> Answer:
+        if not self._steps:
+            return Answer()
+        jobs, ends = self._jobs, dict(due)
+
+        def answer(items: Iterable[tuple[int, Kept]]) -> Iterator[GroupAnswer]:
+            yield _answer(jobs, list(items), ends, save)
+
+        steps = self._steps if ends else self._steps[-1:]
+        answers = self._union(steps).mapPartitions(answer).collect()
+        rows: dict[str, list[pa.Table]] = {}
+        blocks: dict[str, list[bytes]] = {}
+        for group in answers:
+            for name, data in group.rows.items():
+                rows.setdefault(name, []).append(decode(data, f"rows of job {name}"))
+            for name, data in group.blocks.items():
+                blocks.setdefault(name, []).append(data)
+        return Answer({name: order(jobs[name], found) for name, found in rows.items()}, blocks)
+
+    def forget(self, emitted: Mapping[str, int]) -> None:
+        self._emitted = dict(emitted)
+        if len(self._steps) > STEPS_AT_MOST:
+            self.compact()
+
+    def compact(self) -> None:
+        """Merges all steps into one, without what no window needs any more."""
+        step = _merged(self._union(self._steps), self._jobs, self._emitted)
+        step.localCheckpoint()
+        step.count()
+        for old in self._steps:
+            old.unpersist()
+        self._steps = [step]
+
+    def clear(self) -> None:
+        for step in self._steps:
+            step.unpersist()
+        self._steps = []
+
+    def restore(self, blocks: Mapping[str, Sequence[bytes]]) -> None:
+        """Starts from saved blocks."""
+        jobs, groups = self._jobs, self._groups
+        items = [(name, block) for name, found in blocks.items() for block in found]
+
+        def scatter(item: tuple[str, bytes]) -> Iterator[tuple[int, Kept]]:
+            name, block = item
+            saved = {name: decode(block, f"saved block of job {name}")}
+            return _scatter(jobs, saved, None, groups)
+
+        if items:
+            self.keep(self._context.parallelize(items).flatMap(scatter))
+
+    def _union(self, steps: list[Step]) -> Step:
+        return steps[0] if len(steps) == 1 else self._context.union(steps)
+
+
+def _scatter(
+    jobs: Jobs, blocks: Mapping[str, pa.Table], report: Report | None, groups: int
+) -> Iterator[tuple[int, Kept]]:
+    """A lane's blocks by key group; the report travels with the first."""
+    kept: dict[int, Kept] = {0: Kept(reports=[report] if report else [])}
+    for name, block in blocks.items():
+        for group, rows in split(jobs[name], block, groups).items():
+            kept.setdefault(group, Kept()).blocks[name] = encode(rows)
+    yield from kept.items()
+
+
+def _merged(step: Step, jobs: Jobs, emitted: dict[str, int]) -> Step:
+    def merge_group(items: Iterable[tuple[int, Kept]]) -> Iterator[tuple[int, Kept]]:
+        found = list(items)
+        if found:
+            blocks = _decoded(jobs, found)
+            kept = {
+                name: encode(without(jobs[name], block, emitted[name]) if name in emitted else block)
+                for name, block in blocks.items()
+            }
+            reports = [report for _, item in found for report in item.reports]
+            yield found[0][0], Kept(kept, reports)
+
+    return step.mapPartitions(merge_group, preservesPartitioning=True).persist(
+        StorageLevel.MEMORY_AND_DISK
+    )
+
+
+def _decoded(jobs: Jobs, items: Sequence[tuple[int, Kept]]) -> dict[str, pa.Table]:
+    """One merged block for each job that has any."""
+    found: dict[str, list[pa.Table]] = {}
+    for group, kept in items:
+        for name, block in kept.blocks.items():
+            found.setdefault(name, []).append(decode(block, f"job {name}, key group {group}"))
+    return {name: merge(jobs[name], blocks) for name, blocks in found.items() if name in jobs}
+
+
+def _answer(jobs: Jobs, items: Sequence[tuple[int, Kept]], due: Due, save: bool) -> GroupAnswer:
+    """Items are in the order of steps: the last one is what has not been saved yet."""
+    answer = GroupAnswer()
+    wanted = [(g, Kept({n: b for n, b in k.blocks.items() if n in due})) for g, k in items]
+    for name, block in _decoded(jobs, wanted).items():
+        answer.rows[name] = encode(finish(jobs[name], block, due[name]))
+    if save and items:
+        group, newest = items[-1]
+        for name, data in newest.blocks.items():
+            block = decode(data, f"job {name}, key group {group}")
+            left = without(jobs[name], block, due[name][-1]) if name in due else block
+            if left.num_rows:
+                answer.blocks[name] = encode(left)
+    return answer

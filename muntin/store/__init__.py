@@ -1,0 +1,1 @@
+"""What must survive: results and checkpoints, as Delta tables under one state folder."""
