@@ -7,13 +7,17 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import pyarrow as pa
 
-from muntin.errors import InputError
 from muntin.kernel.finish import finish, order
 from muntin.kernel.merge import merge, without
 from muntin.logs.records import Report, read_lane
+from muntin.logs.chunks import PIECE_BYTES
 from muntin.logs.tail import BATCH_BYTES, Lane, Tail
 from muntin.model import Job, Program, Result, Stream
-from muntin.pipeline import Answer, Due, Pipeline
+from muntin.pipeline import Answer, Due, JobWindows, Pipeline
+
+
+def ignore(_: object) -> None:
+    """For callers who do not want to be told."""
 
 
 class InlineCollection:
@@ -49,30 +53,32 @@ class InlineCollection:
                 self._blocks[name] = without(self._jobs[name], self._blocks[name], end)
 
 
-def run_inline(
-    program: Program,
-    note: Callable[[str], None] = lambda _: None,
-    batch_bytes: int = BATCH_BYTES,
-    done: Callable[[Pipeline], None] = lambda _: None,
-) -> Iterator[Result]:
+def run_inline(program: Program, note: Callable[[str], None] = ignore) -> Iterator[Result]:
     """Every result of every job over what the files hold now."""
+    for windows in windows_inline(program, note):
+        yield from windows.results()
+
+
+def windows_inline(
+    program: Program,
+    note: Callable[[str], None] = ignore,
+    done: Callable[[Pipeline], None] = ignore,
+    batch_bytes: int = BATCH_BYTES,
+    piece_bytes: int = PIECE_BYTES,
+) -> Iterator[JobWindows]:
+    """The windows of every job as they leave; each pipeline is handed to `done` at its end."""
     for stream in program.streams.values():
         jobs = program.jobs_of(stream.name)
-        if jobs:
-            yield from _run_stream(stream, jobs, note, batch_bytes, done)
+        if not jobs:
+            continue
+        tail = Tail(stream, False, batch_bytes=batch_bytes, piece_bytes=piece_bytes)
+        pipeline = Pipeline(stream, jobs, InlineCollection(stream, jobs), follow=False)
+        yield from _drain(tail, pipeline, note)
+        done(pipeline)
 
 
-def _run_stream(
-    stream: Stream,
-    jobs: Sequence[Job],
-    note: Callable[[str], None],
-    batch_bytes: int,
-    done: Callable[[Pipeline], None],
-) -> Iterator[Result]:
-    tail = Tail(stream, follow=False, batch_bytes=batch_bytes)
-    if not tail.matches():
-        raise InputError(f"stream '{stream.name}': no file matches {', '.join(stream.patterns)}")
-    pipeline = Pipeline(stream, jobs, InlineCollection(stream, jobs), follow=False)
+def _drain(tail: Tail, pipeline: Pipeline, note: Callable[[str], None]) -> Iterator[JobWindows]:
+    tail.require_files()
     final = False
     while not final:
         now = time.time()
@@ -80,5 +86,4 @@ def _run_stream(
         for text in pipeline.read(batch, now):
             note(text)
         final = not batch.remaining
-        yield from pipeline.emit(batch, now, final).results()
-    done(pipeline)
+        yield from pipeline.emit(batch, now, final).windows

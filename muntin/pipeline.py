@@ -202,7 +202,9 @@ class Pipeline:
             panes = self.progress.ledger.panes(job.window.pane_us)
             emitted = self._emitted(job)
             last = horizon // job.window.pane_us
-            ends = [e for e in job.window.ends(panes) if e <= last and (emitted is None or e > emitted)]
+            ends = [
+                e for e in job.window.ends(panes) if e <= last and (emitted is None or e > emitted)
+            ]
             if ends:
                 found[name] = ends
         return found

@@ -197,7 +197,9 @@ def _quantile_cont(to: Expander, call: Call) -> str:
     share = f"({rank} - floor({rank}))"
     if to.type_of(x).startswith(("TIMESTAMP", "DATE")):
         low, high = f"epoch_us({low})", f"epoch_us({high})"
-        return to.finish(f"make_timestamp(CAST({low} + ({high} - {low}) * {share} AS BIGINT))", part)
+        return to.finish(
+            f"make_timestamp(CAST({low} + ({high} - {low}) * {share} AS BIGINT))", part
+        )
     low, high = f"CAST({low} AS DOUBLE)", f"CAST({high} AS DOUBLE)"
     return to.finish(f"{low} + ({high} - {low}) * {share}", part)
 

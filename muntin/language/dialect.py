@@ -122,7 +122,9 @@ class Muntin(DuckDB):
                 self._refuse(f"unknown format '{kind}'; expected {', '.join(FORMATS)}", token)
             spec = FormatSpec(this=kind)
             if kind == "regex":
-                spec.set("pattern", self._take_string("a quoted regular expression with named groups"))
+                spec.set(
+                    "pattern", self._take_string("a quoted regular expression with named groups")
+                )
             if kind == "csv" and self._match(TokenType.L_PAREN):
                 self._parse_csv(lambda: self._take_csv_option(spec))
                 if not self._match(TokenType.R_PAREN):

@@ -92,7 +92,9 @@ class QueryChecker:
         """A copy whose columns are the stream's, by their exact names."""
         return node.copy().transform(self._resolve_column)
 
-    def _typed(self, job: Job, outputs: list[tuple[str, exp.Expr, exp.Expr]], query: exp.Expr) -> Job:
+    def _typed(
+        self, job: Job, outputs: list[tuple[str, exp.Expr, exp.Expr]], query: exp.Expr
+    ) -> Job:
         """The job with its parts, and outputs whose types DuckDB has told."""
         from dataclasses import replace
 
@@ -101,7 +103,9 @@ class QueryChecker:
         typed = []
         for name, sql, item in outputs:
             try:
-                ((_, kind),) = describe(f"SELECT {_flat(_sql(sql))} AS x FROM done", relation, "done")
+                ((_, kind),) = describe(
+                    f"SELECT {_flat(_sql(sql))} AS x FROM done", relation, "done"
+                )
             except duckdb.Error as error:
                 raise located(first_line(error), self.text, item, query) from error
             typed.append(Output(name, _sql(sql), result_type(kind)))
@@ -120,7 +124,9 @@ class QueryChecker:
 
     def _select_item(self, item: exp.Expr) -> exp.Expr:
         if isinstance(item, exp.Star) or item.find(exp.Star) and not item.find(exp.Count):
-            raise located("SELECT * has no aggregate; name the keys and aggregates", self.text, item)
+            raise located(
+                "SELECT * has no aggregate; name the keys and aggregates", self.text, item
+            )
         for refused, words in ((exp.Window, "OVER"), (exp.Query, "a subquery")):
             found = item.find(refused)
             if found is not None:
@@ -136,7 +142,9 @@ class QueryChecker:
         else:
             for kind in ("cube", "rollup", "grouping_sets"):
                 if group.args.get(kind):
-                    raise located(f"{kind.upper()} cannot be used in a job", self.text, group, query)
+                    raise located(
+                        f"{kind.upper()} cannot be used in a job", self.text, group, query
+                    )
             keys = [self._key(k, items) for k in group.expressions]
         for key in keys:
             self._refuse_aggregates(key)
@@ -248,7 +256,9 @@ class QueryChecker:
             raise located(message, self.text, node, place)
         if any(self._aggregates(arg) for arg in args):
             raise located("an aggregate inside an aggregate", self.text, node, place)
-        call = Call(name, tuple(_sql(a) for a in args if not isinstance(a, exp.Star)), distinct, where)
+        call = Call(
+            name, tuple(_sql(a) for a in args if not isinstance(a, exp.Star)), distinct, where
+        )
         self._check_arguments(call, args, node, place)
         return call
 
@@ -286,7 +296,10 @@ class QueryChecker:
         if not isinstance(node, exp.Column) or _bound_by_lambda(node):
             return node
         parts = list(node.parts)
-        if len(parts) > 1 and parts[0].name.lower() in (self.alias.lower(), self.stream.name.lower()):
+        if len(parts) > 1 and parts[0].name.lower() in (
+            self.alias.lower(),
+            self.stream.name.lower(),
+        ):
             parts = parts[1:]
         name = self._lower.get(parts[0].name.lower())
         if name is None:

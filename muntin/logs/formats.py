@@ -20,7 +20,7 @@ _INTEGERS = ("TINYINT", "SMALLINT", "INTEGER", "INT", "BIGINT", "HUGEINT",
 _NESTED = ("STRUCT", "MAP", "JSON", "UNION")
 
 _COMMON = (
-    r'^(?P<host>\S+) (?P<ident>\S+) (?P<user>.+?) \[(?P<time>[^\]]+)\] '
+    r"^(?P<host>\S+) (?P<ident>\S+) (?P<user>.+?) \[(?P<time>[^\]]+)\] "
     r'"(?P<request>(?:[^"\\]|\\.)*)" (?P<status>\d{3}) (?P<bytes>\d+|-)'
 )
 _COMBINED = _COMMON + r' "(?P<referer>(?:[^"\\]|\\.)*)" "(?P<agent>(?:[^"\\]|\\.)*)"'
@@ -87,7 +87,9 @@ def position_sql(stream: Stream) -> str:
 def _fields_sql(format_: Format, needed: list[Column]) -> str:
     if format_.kind == "json":
         structure = {c.name: _json_type(c.type) for c in needed}
-        return f"SELECT unnest(TRY(from_json({LINE}, {literal(json.dumps(structure))}))) FROM fields"
+        return (
+            f"SELECT unnest(TRY(from_json({LINE}, {literal(json.dumps(structure))}))) FROM fields"
+        )
     if format_.kind in ("regex", "combined", "common"):
         pattern = format_.pattern or PATTERNS[format_.kind]
         return f"SELECT unnest({_groups_sql(pattern)}) FROM fields"
@@ -132,7 +134,7 @@ def _typed(
 
 def _web_field_sql(name: str) -> str:
     if name == "time":
-        return f"epoch_us(try_strptime(\"time\", {literal(_WEB_TIME)}))"
+        return f'epoch_us(try_strptime("time", {literal(_WEB_TIME)}))'
     parts = {"method": 1, "path": 2, "protocol": 3}
     if name in parts:
         return f"nullif(split_part(request, ' ', {parts[name]}), '')"

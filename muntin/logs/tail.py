@@ -88,9 +88,11 @@ class Tail:
         self._piece_bytes = piece_bytes
         self._tasks = tasks
 
-    def matches(self) -> bool:
-        """Whether any file is there at all."""
-        return any(True for pattern in self._patterns for _ in pattern.find())
+    def require_files(self) -> None:
+        """Refuses patterns that match nothing at all."""
+        if not any(True for pattern in self._patterns for _ in pattern.find()):
+            wanted = " or ".join(f"'{pattern.text}'" for pattern in self._patterns)
+            raise InputError(f"stream '{self._stream.name}': no file matches {wanted}")
 
     def next_batch(self, now: float, in_order: bool) -> Batch:
         """What to read next. `in_order` keeps each source in one lane, as lateness needs."""
@@ -122,9 +124,7 @@ class Tail:
         left = total - taken_bytes
         return Batch(lanes, positions, taken_bytes, left, frozenset(behind), tuple(notes))
 
-    def _lanes(
-        self, by_source: list[list[WorkOrder]], size: int, in_order: bool
-    ) -> Iterator[Lane]:
+    def _lanes(self, by_source: list[list[WorkOrder]], size: int, in_order: bool) -> Iterator[Lane]:
         """One lane a source, or as many as keep every task busy where order does not matter."""
         if in_order:
             yield from (tuple(orders) for orders in by_source)

@@ -150,7 +150,9 @@ def _merged(step: Step, jobs: Jobs, emitted: dict[str, int]) -> Step:
         if found:
             blocks = _decoded(jobs, found)
             kept = {
-                name: encode(without(jobs[name], block, emitted[name]) if name in emitted else block)
+                name: encode(
+                    without(jobs[name], block, emitted[name]) if name in emitted else block
+                )
                 for name, block in blocks.items()
             }
             reports = [report for _, item in found for report in item.reports]

@@ -12,7 +12,6 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-from muntin.errors import InputError
 from muntin.logs.tail import BATCH_BYTES, Batch, Tail
 from muntin.model import Job, Program, Stream
 from muntin.pipeline import Emission, Pipeline, Progress
@@ -190,9 +189,8 @@ def _open(program: Program, session: SparkSession, settings: Settings) -> Iterat
         if not jobs:
             continue
         run = StreamRun(session, stream, jobs, settings)
-        if not settings.follow and not run.tail.matches():
-            wanted = ", ".join(stream.patterns)
-            raise InputError(f"stream '{stream.name}': no file matches {wanted}")
+        if not settings.follow:
+            run.tail.require_files()
         yield run
 
 

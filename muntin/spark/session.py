@@ -54,7 +54,9 @@ def start_session(master: str | None = None, name: str = "muntin") -> SparkSessi
         builder = builder.config("spark.driver.bindAddress", "127.0.0.1")
     logging = Path(tempfile.mkdtemp(prefix="muntin-")) / "log4j2.properties"
     logging.write_text(_LOGGING)
-    builder = builder.config("spark.driver.extraJavaOptions", f"-Dlog4j2.configurationFile={logging}")
+    builder = builder.config(
+        "spark.driver.extraJavaOptions", f"-Dlog4j2.configurationFile={logging}"
+    )
     try:
         session = builder.getOrCreate()
     except Exception as error:

@@ -70,7 +70,9 @@ class Checkpoint:
         newest = "batch = (SELECT max(batch) FROM stored)"
         wanted = f"SELECT * FROM stored WHERE kind = 'block' OR {newest} ORDER BY batch"
         rows = delta.read(self._path, wanted).to_pylist()
-        saved = _parse_progress(next(r["payload"] for r in reversed(rows) if r["kind"] == "progress"))
+        saved = _parse_progress(
+            next(r["payload"] for r in reversed(rows) if r["kind"] == "progress")
+        )
         for row in rows:
             if row["kind"] == "block":
                 saved.blocks.setdefault(row["job"], []).append(row["payload"])

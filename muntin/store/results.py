@@ -38,7 +38,9 @@ class Results:
         path = self._folder / job
         if not delta.exists(path):
             known = ", ".join(self.jobs()) or "none yet"
-            raise InputError(f"no results of job '{job}' in {self._folder.parent}; there are: {known}")
+            raise InputError(
+                f"no results of job '{job}' in {self._folder.parent}; there are: {known}"
+            )
         where = "TRUE"
         if latest:
             where = "window_end = (SELECT max(window_end) FROM stored)"

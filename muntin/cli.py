@@ -1,0 +1,167 @@
+"""The command line: explain, try, run, results, demo."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.markup import escape
+
+from muntin import program as programs
+from muntin.errors import InputError, MuntinError
+from muntin.inline import windows_inline
+from muntin.language.durations import parse_duration
+from muntin.language.explain import explain as explain_program
+from muntin.model import Program
+from muntin.output import OutputFormat, RowWriter, late_text
+from muntin.pipeline import Pipeline
+from muntin.store.results import Results
+
+app = typer.Typer(
+    help="Standing questions over logs, answered window by window.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+_err = Console(stderr=True, highlight=False)
+
+SqlFile = Annotated[Path, typer.Argument(help="A file with CREATE STREAM and CREATE JOB.")]
+State = Annotated[Path, typer.Option(help="The folder for results and restarts.")]
+Format = Annotated[OutputFormat, typer.Option("--format", help="How to print rows.")]
+DEFAULT_STATE = Path(".muntin")
+_FOLLOW_SECONDS = 0.5
+
+
+@app.command()
+def explain(file: SqlFile) -> None:
+    """Print each job's plan: pane, cells and the SQL of every stage."""
+    typer.echo(explain_program(programs.load(file)))
+
+
+@app.command("try")
+def try_(
+    file: SqlFile,
+    job: Annotated[str | None, typer.Option(help="Run only this job.")] = None,
+    format_: Format = OutputFormat.TABLE,
+) -> None:
+    """Answer from what the files hold now, in this process, without Spark."""
+    writer = RowWriter(format_, sys.stdout)
+    pipelines: list[Pipeline] = []
+    program = _chosen(programs.load(file), job)
+    for windows in windows_inline(program, note=_note, done=pipelines.append):
+        writer.write(windows.job.name, windows.table())
+    for pipeline in pipelines:
+        _tell_losses(pipeline)
+
+
+@app.command()
+def run(
+    file: SqlFile,
+    state: State = DEFAULT_STATE,
+    master: Annotated[str | None, typer.Option(help="Spark master; local[*] by default.")] = None,
+    once: Annotated[bool, typer.Option("--once", help="Read what is there, then stop.")] = False,
+    for_: Annotated[
+        str | None, typer.Option("--for", help="Stop after this long: 90s, 5m.")
+    ] = None,
+    idle: Annotated[
+        str, typer.Option(help="A source silent for this long holds no window back.")
+    ] = "10s",
+    summary: Annotated[Path | None, typer.Option(help="Write totals here as JSON.")] = None,
+) -> None:
+    """Run all jobs on Spark; results go to Delta tables under the state folder."""
+    seconds = _duration(for_, "--for") if for_ else None
+    idle_seconds = _duration(idle, "--idle")
+    program = programs.load(file)
+    from muntin.spark.console import RunOptions, run_program
+
+    settings = RunOptions(state, master, once, seconds, idle_seconds)
+    totals = run_program(_chosen(program, None), settings, _err)
+    if summary is not None:
+        _write(summary, json.dumps(totals, indent=2) + "\n")
+
+
+@app.command()
+def results(
+    job: Annotated[str, typer.Argument(help="The job whose results to print.")],
+    state: State = DEFAULT_STATE,
+    follow: Annotated[bool, typer.Option("--follow", help="Go on as results come.")] = False,
+    window: Annotated[str, typer.Option(help="latest or all")] = "latest",
+    format_: Format = OutputFormat.TABLE,
+) -> None:
+    """Print a job's results."""
+    if window not in ("latest", "all"):
+        raise InputError(f"--window is 'latest' or 'all', not '{window}'")
+    store = Results(state)
+    writer = RowWriter(format_, sys.stdout)
+    rows = store.read(job, latest=window == "latest")
+    writer.write(job, rows)
+    while follow:
+        time.sleep(_FOLLOW_SECONDS)
+        newest = max(rows.column("window_end").cast("int64").to_pylist(), default=0)
+        more = store.read(job, after_us=newest)
+        if more.num_rows:
+            writer.write(job, more)
+            rows = more
+
+
+@app.command()
+def demo(
+    seconds: Annotated[float, typer.Option(help="Stop after this long; 0 means never.")] = 0,
+) -> None:
+    """Write live logs of a few servers and answer three questions from them."""
+    from muntin.demo.show import run_demo
+
+    run_demo(seconds or None)
+
+
+def main() -> None:
+    """Errors of ours are a message; anything else is a bug and shows its traceback."""
+    try:
+        app()
+    except MuntinError as error:
+        _err.print(f"[bold red]error:[/] {escape(str(error))}")
+        sys.exit(1)
+    except BrokenPipeError:  # the reader of our output has gone, for example `head`
+        sys.stderr.close()
+        sys.exit(1)
+
+
+def _chosen(program: Program, job: str | None) -> Program:
+    if not program.jobs:
+        raise InputError("the file defines no job; add CREATE JOB name AS SELECT …")
+    if job is None:
+        return program
+    if job not in program.jobs:
+        raise InputError(f"unknown job '{job}'; the file defines {', '.join(program.jobs)}")
+    return program.only(job)
+
+
+def _duration(text: str, option: str) -> float:
+    try:
+        return parse_duration(text) / 1e6
+    except ValueError as error:
+        raise InputError(f"{option}: {error}") from error
+
+
+def _write(path: Path, text: str) -> None:
+    try:
+        path.write_text(text)
+    except OSError as error:
+        raise InputError(f"{path} cannot be written: {error.strerror}") from error
+
+
+def _note(text: str) -> None:
+    _err.print(f"[yellow]note:[/] {escape(text)}")
+
+
+def _tell_losses(pipeline: Pipeline) -> None:
+    progress = pipeline.progress
+    if progress.bad:
+        _note(f"{progress.bad:,} of {progress.bad + progress.records:,} rows were bad")
+    for job, late in progress.late.items():
+        _note(late_text(job, late.records, late.slack_us))

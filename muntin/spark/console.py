@@ -1,0 +1,111 @@
+"""A run on Spark as seen from a terminal: a bar while catching up, lines as results come."""
+
+from __future__ import annotations
+
+import signal
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.markup import escape
+from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
+
+from muntin.model import Program
+from muntin.output import late_text, window_text
+from muntin.spark.runner import Settings, Step, Summary, run_on_spark
+from muntin.spark.session import start_session
+
+
+@dataclass(frozen=True)
+class RunOptions:
+    """What the command line asks for."""
+
+    state: Path
+    master: str | None
+    once: bool
+    seconds: float | None
+    idle_seconds: float
+
+
+def run_program(program: Program, options: RunOptions, console: Console) -> dict[str, Any]:
+    """Runs to the end, to the time limit or to Ctrl-C; returns the totals."""
+    with console.status("starting Spark"):
+        session = start_session(options.master)
+    settings = Settings(options.state, follow=not options.once, idle_seconds=options.idle_seconds)
+    try:
+        with _stop_on_signals() as stop, _shown(console, options.once) as view:
+            summary = run_on_spark(program, session, settings, view.seen, stop, options.seconds)
+    finally:
+        session.stop()
+    tell(summary, options.state, console)
+    return summary.to_json()
+
+
+def tell(summary: Summary, state: Path, console: Console) -> None:
+    """The totals in words."""
+    rate = summary.bytes / 1e6 / summary.seconds if summary.seconds else 0.0
+    console.print(
+        f"{summary.records:,} records ({summary.bytes / 1e6:,.1f} MB) in {summary.seconds:.2f} s, "
+        f"{rate:,.0f} MB/s; {summary.bad:,} bad; {summary.windows:,} windows; results in {state}"
+    )
+    for job, records in summary.late.items():
+        console.print(f"[yellow]note:[/] {late_text(job, records, summary.slack_us[job])}")
+
+
+class _View:
+    def __init__(self, console: Console, progress: Progress | None) -> None:
+        self._console = console
+        self._progress = progress
+        self._task = progress.add_task("reading", total=None) if progress else None
+
+    def seen(self, step: Step) -> None:
+        for note in step.notes:
+            self._console.print(f"[yellow]note:[/] {escape(note)}")
+        if self._progress is not None and self._task is not None:
+            done = self._progress.tasks[self._task].completed + step.bytes
+            self._progress.update(self._task, completed=done, total=done + step.remaining)
+            return
+        for windows in step.emission.windows:
+            last = max(windows.counts)
+            start, end = (datetime.fromtimestamp(us / 1e6, UTC) for us in
+                          windows.job.window.bounds_us(last))  # fmt: skip
+            more = f" and {len(windows.counts) - 1} before" if len(windows.counts) > 1 else ""
+            self._console.print(
+                f"{windows.job.name}: {window_text(start, end)}{more}, "
+                f"{windows.rows.num_rows:,} rows, lag {time.time() - end.timestamp():,.1f} s"
+            )
+
+
+@contextmanager
+def _shown(console: Console, once: bool) -> Iterator[_View]:
+    if not once:
+        console.print("following the logs; Ctrl-C stops, `muntin results JOB` shows")
+        yield _View(console, None)
+        return
+    columns = (TextColumn("reading"), BarColumn(), DownloadColumn(), TransferSpeedColumn())
+    with Progress(*columns, console=console, transient=True) as progress:
+        yield _View(console, progress)
+
+
+@contextmanager
+def _stop_on_signals() -> Iterator[threading.Event]:
+    """The first Ctrl-C ends after the batch at hand; a second one ends at once."""
+    stop = threading.Event()
+
+    def on_signal(number: int, _: object) -> None:
+        if stop.is_set():
+            raise KeyboardInterrupt
+        stop.set()
+
+    before = {s: signal.signal(s, on_signal) for s in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield stop
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
