@@ -177,6 +177,18 @@ class Counts:
 
 
 @dataclass(frozen=True)
+class Score:
+    """How many of the sources known when a window left had passed its end."""
+
+    passed: int = 0
+    known: int = 0
+
+    @property
+    def percent(self) -> float:
+        return 100.0 * self.passed / self.known if self.known else 100.0
+
+
+@dataclass(frozen=True)
 class Result:
     """The rows of one job for one window `[start_us, end_us)`."""
 
@@ -185,6 +197,7 @@ class Result:
     end_us: int
     rows: pa.Table
     counts: Counts = field(default_factory=Counts)
+    score: Score = field(default_factory=Score)
 
     def to_pandas(self) -> Any:
         return self.rows.to_pandas()

@@ -16,10 +16,11 @@ from typing import Protocol
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from muntin.logs.records import Report
 from muntin.logs.tail import Batch, Lane
-from muntin.model import Counts, Job, Result, Stream
+from muntin.model import Counts, Job, Result, Score, Stream
 from muntin.windows.ledger import Ledger
 
 Due = Mapping[str, Sequence[int]]  # job -> ends of its due windows, in order
@@ -86,6 +87,13 @@ class JobWindows:
     job: Job
     rows: pa.Table
     counts: Mapping[int, Counts]
+    scores: Mapping[int, Score]
+
+    def newest(self) -> JobWindows:
+        """The last of the windows alone."""
+        last = max(self.counts)
+        rows = self.rows.filter(pc.equal(self.rows.column("w"), last))
+        return replace(self, rows=rows, counts={last: self.counts[last]})
 
     def results(self) -> Iterator[Result]:
         """One result for each window with rows, in the order of windows."""
@@ -96,7 +104,7 @@ class JobWindows:
             end = int(ends[start])
             bounds = self.job.window.bounds_us(end)
             rows = columns.slice(start, stop - start)
-            yield Result(self.job.name, *bounds, rows, self.counts[end])
+            yield Result(self.job.name, *bounds, rows, self.counts[end], self.scores[end])
 
     def table(self) -> pa.Table:
         """The rows as they are stored: job, window, columns, counts."""
@@ -191,7 +199,15 @@ class Pipeline:
     def _windows(self, name: str, ends: Sequence[int], rows: pa.Table) -> JobWindows:
         job = self.jobs[name]
         counts = {end: self.progress.ledger.counts(job.window, end) for end in ends}
-        return JobWindows(job, rows, counts)
+        scores = {end: self._score(job, end) for end in ends}
+        return JobWindows(job, rows, counts, scores)
+
+    def _score(self, job: Job, end: int) -> Score:
+        """How many of the known sources have passed the window's end."""
+        end_us = end * job.window.pane_us
+        times = [s.stream_time for s in self.progress.sources.values()]
+        passed = sum(1 for t in times if not self._follow or (t is not None and t >= end_us))
+        return Score(passed, len(times))
 
     def due(self, horizon: int | None) -> dict[str, list[int]]:
         """Windows not yet emitted that end at or before the horizon and hold records."""

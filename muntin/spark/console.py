@@ -39,20 +39,21 @@ def run_program(program: Program, options: RunOptions, console: Console) -> dict
         session = start_session(options.master)
     settings = Settings(options.state, follow=not options.once, idle_seconds=options.idle_seconds)
     try:
-        with _stop_on_signals() as stop, _shown(console, options.once) as view:
+        with stop_on_signals() as stop, _shown(console, options.once) as view:
             summary = run_on_spark(program, session, settings, view.seen, stop, options.seconds)
     finally:
         session.stop()
-    tell(summary, options.state, console)
+    tell(summary, console)
+    console.print(f"results are in {options.state}; see `muntin results JOB`", soft_wrap=True)
     return summary.to_json()
 
 
-def tell(summary: Summary, state: Path, console: Console) -> None:
+def tell(summary: Summary, console: Console) -> None:
     """The totals in words."""
     rate = summary.bytes / 1e6 / summary.seconds if summary.seconds else 0.0
     console.print(
         f"{summary.records:,} records ({summary.bytes / 1e6:,.1f} MB) in {summary.seconds:.2f} s, "
-        f"{rate:,.0f} MB/s; {summary.bad:,} bad; {summary.windows:,} windows; results in {state}"
+        f"{rate:,.0f} MB/s; {summary.bad:,} bad; {summary.windows:,} windows"
     )
     for job, records in summary.late.items():
         console.print(f"[yellow]note:[/] {late_text(job, records, summary.slack_us[job])}")
@@ -94,7 +95,7 @@ def _shown(console: Console, once: bool) -> Iterator[_View]:
 
 
 @contextmanager
-def _stop_on_signals() -> Iterator[threading.Event]:
+def stop_on_signals() -> Iterator[threading.Event]:
     """The first Ctrl-C ends after the batch at hand; a second one ends at once."""
     stop = threading.Event()
 

@@ -41,6 +41,7 @@ class Step:
     emission: Emission
     bytes: int
     remaining: int
+    records: int  # of the stream so far
     notes: Sequence[str]
 
 
@@ -108,8 +109,8 @@ class StreamRun:
         self.notes += keep_known(saved, {job.name: job for job in jobs})
         self._collection.restore(saved.blocks)
 
-    def step(self, now: float) -> tuple[Step, bool]:
-        """Reads, emits and commits one batch; says whether anything more is there to read."""
+    def step(self, now: float) -> Step:
+        """Reads, emits and commits one batch."""
         batch = self.tail.next_batch(now, in_order=self.pipeline.slack_us is not None)
         notes = (*self.notes, *self.pipeline.read(batch, now))
         self.notes = []
@@ -119,8 +120,8 @@ class StreamRun:
         emission = self.pipeline.emit(batch, now, final, save)
         if save and (batch.lanes or emission.windows):
             self._commit(batch, emission)
-        step = Step(self.stream.name, emission, batch.bytes, batch.remaining, notes)
-        return step, bool(batch.remaining)
+        records = self.pipeline.progress.records
+        return Step(self.stream.name, emission, batch.bytes, batch.remaining, records, notes)
 
     def _commit(self, batch: Batch, emission: Emission) -> None:
         tables = {windows.job.name: windows.table() for windows in emission.windows}
@@ -168,13 +169,13 @@ def run_on_spark(
             still_open = []
             waiting = True
             for run in open_runs:
-                step, more = run.step(time.time())
+                step = run.step(time.time())
                 seen(step)
                 if step.bytes or step.emission.windows:
                     ended = time.monotonic()
-                if more or settings.follow:
+                if step.remaining or settings.follow:
                     still_open.append(run)
-                waiting = waiting and not more
+                waiting = waiting and not step.remaining
             open_runs = still_open
             if seconds is not None and time.monotonic() - started >= seconds:
                 break

@@ -7,6 +7,9 @@ import sys
 import tempfile
 from pathlib import Path
 
+from pyspark import SparkConf, SparkContext
+from pyspark.errors import PySparkException
+from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
 
 from muntin.errors import MuntinError
@@ -23,9 +26,8 @@ SETTINGS = {
         ".FileSystemBasedCheckpointFileManager"
     ),
     "spark.shuffle.compress": "false",  # blocks are compressed already
-    "spark.rdd.compress": "false",
     "spark.locality.wait": "0s",
-    "spark.cleaner.periodicGC.interval": "5min",
+    "spark.log.level": "ERROR",
 }
 
 # Workers use the same large buffers again and again: giving them back to the system after
@@ -37,54 +39,61 @@ _WORKER_MEMORY = {
 }
 
 
-def start_session(master: str | None = None, name: str = "muntin") -> SparkSession:
-    """A session on `master`; `local[*]` where none is given or configured."""
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    for variable, value in _WORKER_MEMORY.items():
-        os.environ.setdefault(variable, value)
-    builder = SparkSession.builder.appName(name)
-    for key, value in SETTINGS.items():
-        builder = builder.config(key, value)
-    for variable, value in _WORKER_MEMORY.items():
-        builder = builder.config(f"spark.executorEnv.{variable}", value)
-    if master is not None or "SPARK_MASTER" not in os.environ:
-        builder = builder.master(master or "local[*]")
-    if (master or "local").startswith("local"):
-        builder = builder.config("spark.driver.host", "127.0.0.1")
-        builder = builder.config("spark.driver.bindAddress", "127.0.0.1")
-    logging = Path(tempfile.mkdtemp(prefix="muntin-")) / "log4j2.properties"
-    logging.write_text(_LOGGING)
-    builder = builder.config(
-        "spark.driver.extraJavaOptions", f"-Dlog4j2.configurationFile={logging}"
-    )
-    try:
-        session = builder.getOrCreate()
-    except Exception as error:
-        raise MuntinError(f"Spark did not start: {error}. It needs Java 17 or later.") from error
-    _warm(session)
+def start_session(master: str | None = None) -> SparkSession:
+    """The session in use, or a new one on `master` (by default `local[*]`), workers warm."""
+    session = SparkSession.getActiveSession()
+    if session is None:
+        session = _new_session(master)
+    _warm(session.sparkContext)
     return session
 
 
-def _warm(session: SparkSession) -> None:
-    """Starts the Python workers, so that the first batch finds them ready."""
-    tasks = session.sparkContext.defaultParallelism
-    session.sparkContext.parallelize(range(tasks), tasks).foreach(_import_kernel)
+def _new_session(master: str | None) -> SparkSession:
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    for variable, value in _WORKER_MEMORY.items():
+        os.environ.setdefault(variable, value)
+    conf = _configuration(master)
+    log = Path(tempfile.gettempdir()) / f"muntin-spark-{os.getpid()}.log"
+    try:
+        # Java writes what it has to say to a file: a terminal is for results.
+        with log.open("wb") as stderr:
+            gateway = launch_gateway(conf, popen_kwargs={"stderr": stderr})
+        SparkContext(conf=conf, gateway=gateway)
+        session: SparkSession = SparkSession.builder.getOrCreate()
+    except (PySparkException, OSError, RuntimeError) as error:
+        said = log.read_text(errors="replace")[-2000:] if log.exists() else ""
+        raise MuntinError(
+            f"Spark did not start on {conf.get('spark.master')}: {error}\n{said}".rstrip()
+            + "\nIt needs Java 17 or later, found through JAVA_HOME or PATH."
+        ) from error
+    return session
 
 
-def _import_kernel(_: int) -> None:
-    import muntin.kernel.engine as engine
-    import muntin.logs.records  # noqa: F401
+def _configuration(master: str | None) -> SparkConf:
+    conf = SparkConf().setAppName("muntin")
+    for key, value in SETTINGS.items():
+        conf.setIfMissing(key, value)
+    for variable, value in _WORKER_MEMORY.items():
+        conf.setExecutorEnv(variable, value)
+    if master is not None:
+        conf.setMaster(master)
+    conf.setIfMissing("spark.master", "local[*]")
+    if str(conf.get("spark.master")).startswith("local"):
+        conf.setIfMissing("spark.driver.host", "127.0.0.1")
+        conf.setIfMissing("spark.driver.bindAddress", "127.0.0.1")
+    return conf
 
-    sql = """SELECT unnest(TRY(from_json('{"a": 1}', '{"a": "VARCHAR"}')))"""
-    engine.run(sql, {}, "starting a worker")
+
+def _warm(context: SparkContext) -> None:
+    """Starts the Python workers and a shuffle, so that the first batch finds both ready."""
+    tasks = context.defaultParallelism
+    pairs = context.parallelize([(n, n) for n in range(tasks)], tasks)
+    pairs.mapPartitions(_prepared).partitionBy(tasks).count()
 
 
-_LOGGING = """\
-rootLogger.level = error
-rootLogger.appenderRef.stderr.ref = stderr
-appender.stderr.type = Console
-appender.stderr.name = stderr
-appender.stderr.target = SYSTEM_ERR
-appender.stderr.layout.type = PatternLayout
-appender.stderr.layout.pattern = %d{HH:mm:ss} %p %c{1}: %m%n
-"""
+def _prepared(items: object) -> object:
+    from muntin.kernel.engine import run
+    from muntin.logs import records  # noqa: F401
+
+    run("""SELECT TRY(from_json('{"a": 1}', '{"a": "VARCHAR"}'))""", {}, "starting a worker")
+    return items

@@ -1,0 +1,108 @@
+"""The demo on a terminal: logs are written, followed on Spark, and shown as they are answered."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib import resources
+from pathlib import Path
+
+from rich.console import Console, Group
+from rich.live import Live
+from rich.text import Text
+
+from muntin.demo.shop import SERVERS
+from muntin.model import Program
+from muntin.output import rich_table
+from muntin.pipeline import JobWindows
+from muntin.program import sql
+from muntin.spark.console import stop_on_signals, tell
+from muntin.spark.runner import Settings, Step, run_on_spark
+from muntin.spark.session import start_session
+
+
+def run_demo(seconds: float | None) -> None:
+    console = Console()
+    with tempfile.TemporaryDirectory(prefix="muntin-demo-") as folder:
+        with _shop(Path(folder) / "logs") as program:
+            with console.status("starting Spark (a few seconds)"):
+                session = start_session()
+            board = _Board(Path(folder))
+            settings = Settings(Path(folder) / "state", follow=True, idle_seconds=3)
+            try:
+                with stop_on_signals() as stop, board.shown(console):
+                    summary = run_on_spark(program, session, settings, board.seen, stop, seconds)
+            finally:
+                session.stop()
+        tell(summary, console)
+        console.print("Next: write your own SQL file and run `muntin try FILE.sql`; see README.md.")
+
+
+@contextmanager
+def _shop(folder: Path) -> Iterator[Program]:
+    """The shop's program, while its servers write logs."""
+    writer = subprocess.Popen([sys.executable, "-m", "muntin.demo.shop", str(folder)])
+    try:
+        _wait_for_logs(folder)
+        text = resources.files("muntin.demo").joinpath("shop.sql").read_text()
+        yield sql(text.replace("{folder}", str(folder)))
+    finally:
+        writer.terminate()
+        writer.wait()
+
+
+def _wait_for_logs(folder: Path) -> None:
+    limit = time.monotonic() + 10
+    logs = [folder / server / "events.jsonl" for server in SERVERS]
+    while time.monotonic() < limit and not all(p.exists() and p.stat().st_size for p in logs):
+        time.sleep(0.05)
+
+
+class _Board:
+    """The newest window of every job, redrawn as they come."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._newest: dict[str, tuple[JobWindows, float]] = {}
+        self._live: Live | None = None
+        self._started = time.monotonic()
+        self._records = 0
+        self._windows = 0
+
+    @contextmanager
+    def shown(self, console: Console) -> Iterator[None]:
+        with Live(self._drawn(), console=console, auto_refresh=False, transient=False) as live:
+            self._live = live
+            yield
+
+    def seen(self, step: Step) -> None:
+        for windows in step.emission.windows:
+            self._newest[windows.job.name] = (windows, time.time())
+            self._windows += len(windows.counts)
+            self._records = step.records
+        if step.emission.windows and self._live is not None:
+            self._live.update(self._drawn(), refresh=True)
+
+    def _drawn(self) -> Group:
+        head = Text(f"{len(SERVERS)} servers write to {self._folder / 'logs'}; Ctrl-C ends\n")
+        if not self._newest:
+            return Group(head, Text("waiting for the first windows to end …"))
+        tables = [self._table(*item) for _, item in sorted(self._newest.items())]
+        foot = Text(f"{self._records:,} records read, {self._windows:,} windows answered")
+        return Group(head, *tables, foot)
+
+    def _table(self, windows: JobWindows, at: float) -> Group:
+        last = max(windows.counts)
+        start_us, end_us = windows.job.window.bounds_us(last)
+        rows = windows.newest().table()
+        score = windows.scores[last]
+        caption = (
+            f"lag {at - end_us / 1e6:.1f} s · {windows.counts[last].read:,} records · "
+            f"{score.passed} of {score.known} servers, {score.percent:.0f} % complete"
+        )
+        return Group(rich_table(windows.job.name, rows), Text(f"  {caption}\n", style="dim"))
