@@ -1,0 +1,154 @@
+"""What the answer must be: record by record, window by window, then one plain DuckDB query.
+
+Nothing here uses Muntin's panes, cells or statements.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pyarrow as pa
+
+Record = dict[str, Any]
+_EPOCH = 1_700_000_000
+
+# How each aggregate reads in Muntin, and in DuckDB where ties have to be decided.
+AGGREGATES = {
+    "count(*)": "count(*)",
+    "count(x)": "count(x)",
+    "count(DISTINCT s)": "count(DISTINCT s)",
+    "sum(n)": "sum(n)",
+    "sum(x)": "sum(x)",
+    "sum(DISTINCT n)": "sum(DISTINCT n)",
+    "min(x)": "min(x)",
+    "max(s)": "max(s)",
+    "avg(n)": "avg(n)",
+    "stddev(x)": "stddev(x)",
+    "variance(n)": "variance(n)",
+    "var_pop(x)": "var_pop(x)",
+    "median(x)": "median(x)",
+    "quantile(n, 0.9)": "quantile_disc(n, 0.9)",
+    "quantile_cont(x, 0.25)": "quantile_cont(x, 0.25)",
+    "first(s)": "first(s ORDER BY t, s NULLS LAST)",
+    "last(n)": "last(n ORDER BY t, n NULLS LAST)",
+    "arg_min(s, x)": "first(s ORDER BY x, s) FILTER (WHERE s IS NOT NULL AND x IS NOT NULL)",
+    "arg_max(n, x)": "last(n ORDER BY x, n) FILTER (WHERE n IS NOT NULL AND x IS NOT NULL)",
+    "mode(s)": "arg_max(s, (mode_count, -mode_rank))",
+    "bool_and(n > 0)": "bool_and(n > 0)",
+    "bool_or(x > 5)": "bool_or(x > 5)",
+    "count(*) FILTER (WHERE n > 2)": "count(*) FILTER (WHERE n > 2)",
+    "sum(n) / count(*)": "sum(n) / count(*)",
+    "max(x) - min(x)": "max(x) - min(x)",
+    "histogram(n)": "histogram(n)",
+}
+
+
+@dataclass(frozen=True)
+class Question:
+    """One job's text, in parts, so that Muntin's and DuckDB's form come from the same."""
+
+    aggregates: tuple[str, ...]
+    keys: tuple[str, ...]
+    where: str | None
+    having: str | None
+    limit: int | None
+    range_s: int
+    slide_s: int
+    slack_s: int | None
+
+    def muntin(self, folder: Path) -> str:
+        slack = f" SLACK {self.slack_s} SECONDS" if self.slack_s is not None else ""
+        select = ", ".join([*self.keys, *(f"{a} AS a{i}" for i, a in enumerate(self.aggregates))])
+        return (
+            f"CREATE STREAM logs (t BIGINT, k VARCHAR, s VARCHAR, n BIGINT, x DOUBLE) "
+            f"FROM '{folder}/{{source}}.jsonl' FORMAT json TIMESTAMP t{slack};\n"
+            f"CREATE JOB job AS SELECT {select} FROM logs{self._tail()} "
+            f"WINDOW {self.range_s} SECONDS EVERY {self.slide_s} SECONDS;"
+        )
+
+    def _tail(self) -> str:
+        where = f" WHERE {self.where}" if self.where else ""
+        group = f" GROUP BY {', '.join(self.keys)}" if self.keys else ""
+        having = f" HAVING {self.having}" if self.having else ""
+        limit = f" ORDER BY a0 DESC LIMIT {self.limit}" if self.limit is not None else ""
+        return where + group + having + limit
+
+    def answer(self, sources: dict[str, Sequence[Record]]) -> list[tuple[Any, ...]]:
+        """(window start, window end, keys…, aggregates…) in the order of results."""
+        rows = [
+            {**record, "w": start, "source": source}
+            for source, records in sources.items()
+            for record, starts in self._windows(records)
+            for start in starts
+        ]
+        if not rows:
+            return []
+        schema = pa.schema([("t", pa.int64()), ("k", pa.string()), ("s", pa.string()),
+                            ("n", pa.int64()), ("x", pa.float64()), ("w", pa.int64()),
+                            ("source", pa.string())])  # fmt: skip
+        table = pa.Table.from_pylist(rows, schema=schema)
+        con = duckdb.connect(config={"threads": 1})
+        con.register("expanded", table)
+        return con.execute(self._duckdb()).fetchall()
+
+    def _duckdb(self) -> str:
+        names = [f"k{i}" for i in range(len(self.keys))]
+        keys = [f"{key} AS {name}" for key, name in zip(self.keys, names, strict=True)]
+        aggregates = [f"{AGGREGATES[a]} AS a{i}" for i, a in enumerate(self.aggregates)]
+        by = ", ".join(["w", *self.keys])
+        where = f"WHERE {self.where}" if self.where else ""
+        counted = (
+            f"SELECT *, CASE WHEN s IS NOT NULL THEN count(s) OVER (PARTITION BY {by}, s) END "
+            f"AS mode_count, rank() OVER (PARTITION BY {by} ORDER BY s) AS mode_rank "
+            f"FROM expanded {where}"
+        )
+        having = f"HAVING {self.having}" if self.having else ""
+        named = ", ".join(["w", f"w + {self.range_s}", *names,
+                           *(f"a{i}" for i in range(len(aggregates)))])  # fmt: skip
+        order = ", ".join((["a0 DESC NULLS LAST"] if self.limit is not None else []) + names)
+        ranked = f"row_number() OVER (PARTITION BY w ORDER BY {order or '1'})"
+        limit = f"WHERE r <= {self.limit}" if self.limit is not None else ""
+        grouped = f"SELECT {', '.join(['w', *keys, *aggregates])} FROM ({counted}) GROUP BY {by} {having}"
+        return (
+            f"SELECT {named} FROM (SELECT *, {ranked} AS r FROM ({grouped})) {limit} ORDER BY w, r"
+        )
+
+    def _windows(self, records: Sequence[Record]) -> list[tuple[Record, list[int]]]:
+        """For every record the starts of the windows that count it, by the letter of the rule."""
+        stream_time: int | None = None
+        found = []
+        for record in records:
+            t = record["t"]
+            stream_time = t if stream_time is None else max(stream_time, t)
+            first = (t - self.range_s) // self.slide_s + 1
+            starts = [k * self.slide_s for k in range(first, t // self.slide_s + 1)]
+            if self.slack_s is not None:
+                late_before = stream_time - self.slack_s
+                starts = [s for s in starts if s + self.range_s > late_before]
+            found.append((record, starts))
+        return found
+
+
+def write_logs(folder: Path, sources: dict[str, Sequence[Record]]) -> None:
+    for source, records in sources.items():
+        lines = "".join(json.dumps(record) + "\n" for record in records)
+        (folder / f"{source}.jsonl").write_text(lines, encoding="utf-8")
+
+
+def same(found: Sequence[Sequence[Any]], wanted: Sequence[Sequence[Any]]) -> bool:
+    """Equal rows; floating-point numbers may differ in their last digits."""
+    return len(found) == len(wanted) and all(
+        len(a) == len(b) and all(_close(x, y) for x, y in zip(a, b, strict=True))
+        for a, b in zip(found, wanted, strict=True)
+    )
+
+
+def _close(a: Any, b: Any) -> bool:
+    if isinstance(a, float) and isinstance(b, float):
+        return abs(a - b) <= 1e-9 * max(1.0, abs(a), abs(b))
+    return bool(a == b)
