@@ -1,5 +1,6 @@
 """Muntin: standing questions over logs, answered window by window."""
 
+from muntin.api import attach, results, run_on_spark
 from muntin.errors import (
     BadRowError,
     BlockError,
@@ -26,7 +27,10 @@ __all__ = [
     "Result",
     "StateError",
     "Stream",
+    "attach",
     "load",
+    "results",
     "run",
+    "run_on_spark",
     "sql",
 ]

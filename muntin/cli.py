@@ -13,6 +13,7 @@ from rich.console import Console
 from rich.markup import escape
 
 from muntin import program as programs
+from muntin.api import DEFAULT_STATE
 from muntin.errors import InputError, MuntinError
 from muntin.inline import windows_inline
 from muntin.language.durations import parse_duration
@@ -33,7 +34,6 @@ _err = Console(stderr=True, highlight=False)
 SqlFile = Annotated[Path, typer.Argument(help="A file with CREATE STREAM and CREATE JOB.")]
 State = Annotated[Path, typer.Option(help="The folder for results and restarts.")]
 Format = Annotated[OutputFormat, typer.Option("--format", help="How to print rows.")]
-DEFAULT_STATE = Path(".muntin")
 _FOLLOW_SECONDS = 0.5
 
 

@@ -99,8 +99,8 @@ class JobWindows:
         """One result for each window with rows, in the order of windows."""
         ends = self.rows.column("w").to_numpy()
         columns = self.rows.drop_columns(["w"])
-        starts = np.flatnonzero(np.r_[True, ends[1:] != ends[:-1]]) if len(ends) else []
-        for start, stop in pairwise([*starts, len(ends)]):
+        changes = np.flatnonzero(ends[1:] != ends[:-1]) + 1
+        for start, stop in pairwise([0, *changes.tolist(), len(ends)] if len(ends) else []):
             end = int(ends[start])
             bounds = self.job.window.bounds_us(end)
             rows = columns.slice(start, stop - start)
@@ -186,7 +186,7 @@ class Pipeline:
     def emit(self, batch: Batch, now: float, final: bool, save: bool = False) -> Emission:
         """The windows that are due after a batch; `final` when nothing more will come."""
         due = self.due(self._horizon(batch.behind, now, final))
-        if not due and not (save and batch.lanes):
+        if not due and not save:
             return Emission()
         answer = self.collection.answer(due, save)
         emission = Emission(

@@ -113,7 +113,9 @@ class Question:
         order = ", ".join((["a0 DESC NULLS LAST"] if self.limit is not None else []) + names)
         ranked = f"row_number() OVER (PARTITION BY w ORDER BY {order or '1'})"
         limit = f"WHERE r <= {self.limit}" if self.limit is not None else ""
-        grouped = f"SELECT {', '.join(['w', *keys, *aggregates])} FROM ({counted}) GROUP BY {by} {having}"
+        grouped = (
+            f"SELECT {', '.join(['w', *keys, *aggregates])} FROM ({counted}) GROUP BY {by} {having}"
+        )
         return (
             f"SELECT {named} FROM (SELECT *, {ranked} AS r FROM ({grouped})) {limit} ORDER BY w, r"
         )

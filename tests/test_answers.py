@@ -89,15 +89,11 @@ def test_inline_equals_a_plain_query(
 def test_spark_equals_a_plain_query(
     spark: SparkSession, question: Question, logs: dict[str, Sequence[Record]], batch: int
 ) -> None:
-    from muntin.spark.runner import Settings, run_on_spark
+    from muntin.spark.runner import Settings, SparkRun
 
     with tempfile.TemporaryDirectory() as folder:
         write_logs(Path(folder), logs)
-        found: list[Result] = []
-        run_on_spark(
-            sql(question.muntin(Path(folder))),
-            spark,
-            Settings(Path(folder) / "state", follow=False, batch_bytes=batch),
-            lambda step: found.extend(step.emission.results()),
-        )
+        settings = Settings(Path(folder) / "state", follow=False, batch_bytes=batch)
+        steps = SparkRun(sql(question.muntin(Path(folder))), spark, settings).steps()
+        found = [result for step in steps for result in step.emission.results()]
     assert same(rows_of(found), question.answer(logs)), (rows_of(found), question.answer(logs))

@@ -5,7 +5,6 @@ from __future__ import annotations
 import subprocess
 import sys
 import tempfile
-import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -22,7 +21,7 @@ from muntin.output import rich_table
 from muntin.pipeline import JobWindows
 from muntin.program import sql
 from muntin.spark.console import stop_on_signals, tell
-from muntin.spark.runner import Settings, Step, run_on_spark
+from muntin.spark.runner import Settings, SparkRun, Step
 from muntin.spark.session import start_session
 
 
@@ -33,13 +32,15 @@ def run_demo(seconds: float | None) -> None:
             with console.status("starting Spark (a few seconds)"):
                 session = start_session()
             board = _Board(Path(folder))
-            settings = Settings(Path(folder) / "state", follow=True, idle_seconds=3)
+            settings = Settings(Path(folder) / "state", True, idle_seconds=3, seconds=seconds)
+            run = SparkRun(program, session, settings)
             try:
-                with stop_on_signals() as stop, board.shown(console):
-                    summary = run_on_spark(program, session, settings, board.seen, stop, seconds)
+                with stop_on_signals(run.stop), board.shown(console):
+                    for step in run.steps():
+                        board.seen(step)
             finally:
                 session.stop()
-        tell(summary, console)
+        tell(run.summary, console)
         console.print("Next: write your own SQL file and run `muntin try FILE.sql`; see README.md.")
 
 

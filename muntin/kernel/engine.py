@@ -54,6 +54,16 @@ def describe(sql: str, columns: Mapping[str, str], relation: str) -> list[tuple[
     return [(str(name), str(kind)) for name, kind, *_ in rows]
 
 
+def column_types(table: pa.Table) -> dict[str, str]:
+    """The types DuckDB gives an Arrow table's columns."""
+    return {name: kind for name, kind in describe_rows("SELECT * FROM fields", {"fields": table})}
+
+
+def describe_rows(sql: str, tables: Mapping[str, pa.Table]) -> list[tuple[str, str]]:
+    described = run(f"DESCRIBE {sql}", tables, "describing a table").to_pylist()
+    return [(row["column_name"], row["column_type"]) for row in described]
+
+
 @cache
 def aggregate_names() -> frozenset[str]:
     """Every function that DuckDB itself treats as an aggregate."""

@@ -58,6 +58,9 @@ class Batch:
     notes: tuple[str, ...] = ()
 
 
+NOTHING = Batch((), (), 0, 0, frozenset())
+
+
 @dataclass(frozen=True)
 class _Readable:
     """A file with the end up to which it can be read now."""

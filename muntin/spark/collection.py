@@ -8,11 +8,13 @@ executor comes back from the state folder, not from re-reading an hour of logs.
 
 from __future__ import annotations
 
+import pickle
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import pyarrow as pa
 from pyspark import RDD, SparkContext, StorageLevel
+from pyspark.sql import DataFrame
 
 from muntin.kernel.block import decode, encode
 from muntin.kernel.finish import finish, order
@@ -57,26 +59,30 @@ class SparkCollection:
         self._context = context
         self._stream = stream
         self._jobs: Jobs = {job.name: job for job in jobs}
-        self._groups = context.defaultParallelism
+        self.groups = context.defaultParallelism
         self._steps: list[Step] = []
         self._emitted: dict[str, int] = {}
 
     def read(self, lanes: Sequence[Lane], slack_us: int | None) -> list[Report]:
-        stream, jobs, groups = self._stream, self._jobs, self._groups
+        stream, jobs, groups = self._stream, self._jobs, self.groups
 
         def compute(lanes: Iterable[Lane]) -> Iterator[tuple[int, Kept]]:
             for lane in lanes:
                 blocks, report = read_lane(lane, stream, list(jobs.values()), slack_us)
-                yield from _scatter(jobs, blocks, report, groups)
+                yield from scatter(jobs, blocks, report, groups)
 
         return self.keep(self._context.parallelize(lanes, len(lanes)).mapPartitions(compute))
 
     def keep(self, computed: RDD[tuple[int, Kept]]) -> list[Report]:
         """Adds blocks that tasks have computed as one more step; returns their reports."""
-        step = _merged(computed.partitionBy(self._groups, home), self._jobs, {})
+        step = _merged(computed.partitionBy(self.groups, home), self._jobs, {})
         self._steps.append(step)
         reports = step.flatMap(lambda item: item[1].reports).collect()
         return list(reports)
+
+    def keep_frame(self, computed: DataFrame) -> list[Report]:
+        """The same for a frame of (group, pickled blocks)."""
+        return self.keep(computed.rdd.map(lambda row: (row.g, pickle.loads(row.kept))))
 
     def answer(self, due: Due, save: bool) -> Answer:
         if not self._steps:
@@ -118,22 +124,22 @@ class SparkCollection:
 
     def restore(self, blocks: Mapping[str, Sequence[bytes]]) -> None:
         """Starts from saved blocks."""
-        jobs, groups = self._jobs, self._groups
+        jobs, groups = self._jobs, self.groups
         items = [(name, block) for name, found in blocks.items() for block in found]
 
-        def scatter(item: tuple[str, bytes]) -> Iterator[tuple[int, Kept]]:
+        def spread(item: tuple[str, bytes]) -> Iterator[tuple[int, Kept]]:
             name, block = item
             saved = {name: decode(block, f"saved block of job {name}")}
-            return _scatter(jobs, saved, None, groups)
+            return scatter(jobs, saved, None, groups)
 
         if items:
-            self.keep(self._context.parallelize(items).flatMap(scatter))
+            self.keep(self._context.parallelize(items).flatMap(spread))
 
     def _union(self, steps: list[Step]) -> Step:
         return steps[0] if len(steps) == 1 else self._context.union(steps)
 
 
-def _scatter(
+def scatter(
     jobs: Jobs, blocks: Mapping[str, pa.Table], report: Report | None, groups: int
 ) -> Iterator[tuple[int, Kept]]:
     """A lane's blocks by key group; the report travels with the first."""

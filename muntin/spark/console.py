@@ -18,7 +18,7 @@ from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, Trans
 
 from muntin.model import Program
 from muntin.output import late_text, window_text
-from muntin.spark.runner import Settings, Step, Summary, run_on_spark
+from muntin.spark.runner import Settings, SparkRun, Step, Summary
 from muntin.spark.session import start_session
 
 
@@ -37,12 +37,17 @@ def run_program(program: Program, options: RunOptions, console: Console) -> dict
     """Runs to the end, to the time limit or to Ctrl-C; returns the totals."""
     with console.status("starting Spark"):
         session = start_session(options.master)
-    settings = Settings(options.state, follow=not options.once, idle_seconds=options.idle_seconds)
+    settings = Settings(
+        options.state, not options.once, options.idle_seconds, seconds=options.seconds
+    )
+    run = SparkRun(program, session, settings)
     try:
-        with stop_on_signals() as stop, _shown(console, options.once) as view:
-            summary = run_on_spark(program, session, settings, view.seen, stop, options.seconds)
+        with stop_on_signals(run.stop), _shown(console, options.once) as view:
+            for step in run.steps():
+                view.seen(step)
     finally:
         session.stop()
+    summary = run.summary
     tell(summary, console)
     console.print(f"results are in {options.state}; see `muntin results JOB`", soft_wrap=True)
     return summary.to_json()
@@ -50,10 +55,9 @@ def run_program(program: Program, options: RunOptions, console: Console) -> dict
 
 def tell(summary: Summary, console: Console) -> None:
     """The totals in words."""
-    rate = summary.bytes / 1e6 / summary.seconds if summary.seconds else 0.0
     console.print(
         f"{summary.records:,} records ({summary.bytes / 1e6:,.1f} MB) in {summary.seconds:.2f} s, "
-        f"{rate:,.0f} MB/s; {summary.bad:,} bad; {summary.windows:,} windows"
+        f"{summary.mb_per_second:,.1f} MB/s; {summary.bad:,} bad; {summary.windows:,} windows"
     )
     for job, records in summary.late.items():
         console.print(f"[yellow]note:[/] {late_text(job, records, summary.slack_us[job])}")
@@ -95,9 +99,8 @@ def _shown(console: Console, once: bool) -> Iterator[_View]:
 
 
 @contextmanager
-def stop_on_signals() -> Iterator[threading.Event]:
+def stop_on_signals(stop: threading.Event) -> Iterator[None]:
     """The first Ctrl-C ends after the batch at hand; a second one ends at once."""
-    stop = threading.Event()
 
     def on_signal(number: int, _: object) -> None:
         if stop.is_set():
@@ -106,7 +109,7 @@ def stop_on_signals() -> Iterator[threading.Event]:
 
     before = {s: signal.signal(s, on_signal) for s in (signal.SIGINT, signal.SIGTERM)}
     try:
-        yield stop
+        yield
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)

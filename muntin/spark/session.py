@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import tempfile
+from collections.abc import Iterable
 from pathlib import Path
 
 from pyspark import SparkConf, SparkContext
@@ -57,7 +58,7 @@ def _new_session(master: str | None) -> SparkSession:
     try:
         # Java writes what it has to say to a file: a terminal is for results.
         with log.open("wb") as stderr:
-            gateway = launch_gateway(conf, popen_kwargs={"stderr": stderr})
+            gateway = launch_gateway(conf, {"stderr": stderr})  # type: ignore[no-untyped-call]
         SparkContext(conf=conf, gateway=gateway)
         session: SparkSession = SparkSession.builder.getOrCreate()
     except (PySparkException, OSError, RuntimeError) as error:
@@ -91,7 +92,7 @@ def _warm(context: SparkContext) -> None:
     pairs.mapPartitions(_prepared).partitionBy(tasks).count()
 
 
-def _prepared(items: object) -> object:
+def _prepared(items: Iterable[tuple[int, int]]) -> Iterable[tuple[int, int]]:
     from muntin.kernel.engine import run
     from muntin.logs import records  # noqa: F401
 

@@ -1,0 +1,62 @@
+"""The product from Python: inline, on Spark, attached to a frame, and results read back.
+
+Spark is imported when it is asked for, so that everything else works without a JVM.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from muntin.language.durations import parse_duration
+from muntin.model import Program, Result
+from muntin.store.results import Results
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+
+DEFAULT_STATE = Path(".muntin")
+
+
+def run_on_spark(
+    program: Program,
+    state: str | Path = DEFAULT_STATE,
+    spark: SparkSession | None = None,
+    follow: bool = False,
+    seconds: float | None = None,
+    idle: str = "10s",
+) -> Iterator[Result]:
+    """Every result as it is committed; with `follow`, until the time is over or you stop."""
+    from muntin.spark.runner import Settings, SparkRun
+    from muntin.spark.session import start_session
+
+    settings = Settings(Path(state), follow, parse_duration(idle) / 1e6, seconds=seconds)
+    for step in SparkRun(program, spark or start_session(), settings).steps():
+        yield from step.emission.results()
+
+
+def attach(
+    frame: DataFrame,
+    jobs: str,
+    *,
+    stream: str,
+    timestamp: str,
+    state: str | Path = DEFAULT_STATE,
+    slack: str = "0s",
+    source: str | None = None,
+    idle: str = "10s",
+) -> StreamingQuery:
+    """Runs `jobs`, SQL over a stream of that name, on a streaming DataFrame."""
+    from muntin.spark.attach import attach as attach_frame
+
+    slack_us, idle_s = parse_duration(slack), parse_duration(idle) / 1e6
+    return attach_frame(frame, jobs, Path(state), stream, timestamp, slack_us, source, idle_s)
+
+
+def results(job: str, state: str | Path = DEFAULT_STATE, window: str = "all") -> pa.Table:
+    """A job's stored rows: all of them, or those of the `latest` window."""
+    return Results(Path(state)).read(job, latest=window == "latest")

@@ -1,0 +1,158 @@
+"""Jobs on a streaming DataFrame that the user already has.
+
+The frame's batches go through the same kernel and pipeline as log files. A frame has no log
+order, so its unit of lateness is the batch: a record's mark is the stream time at the end of
+the batch before. Offsets and restarts are Spark's; a batch that Spark repeats after a restart
+changes nothing, because its number is already in the journal.
+"""
+
+from __future__ import annotations
+
+import pickle
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql import DataFrame
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.streaming.query import StreamingQuery
+
+from muntin.errors import InputError
+from muntin.kernel.compute import Clock, Positions, compute
+from muntin.kernel.engine import column_types
+from muntin.kernel.merge import merge
+from muntin.language.check import check
+from muntin.logs.chunks import Chunk, WorkOrder
+from muntin.logs.records import Report, parse
+from muntin.logs.tail import NOTHING
+from muntin.model import Column, Format, Job, Stream
+from muntin.pipeline import Pipeline
+from muntin.spark.collection import Kept, SparkCollection, scatter
+from muntin.spark.journal import Journal
+
+
+@dataclass
+class BatchClock(Clock):
+    """Stands still within a batch, since rows of a frame have no order."""
+
+    def advance(self, positions: Positions) -> Positions:
+        before = self.stream_time
+        super().advance(positions)
+        return positions if before is None else np.full(len(positions), before)
+
+
+def attach(
+    frame: DataFrame,
+    text: str,
+    state: Path,
+    stream: str,
+    timestamp: str,
+    slack_us: int = 0,
+    source: str | None = None,
+    idle_seconds: float = 10.0,
+) -> StreamingQuery:
+    """Starts the jobs of `text` on a streaming frame that they call `stream`.
+
+    `source` names the column that says which server a record is from, if there is one.
+    """
+    if not frame.isStreaming:
+        raise InputError("the DataFrame is not streaming; expected spark.readStream…load()")
+    if source is not None and source not in frame.columns:
+        raise InputError(f"the DataFrame has no column '{source}'; it has {frame.columns}")
+    described = _described(frame, stream, timestamp, slack_us)
+    program = check(text, lambda _: (), {stream: described})
+    jobs = program.jobs_of(stream)
+    if not jobs:
+        raise InputError(f"the text defines no job on stream '{stream}'")
+    collection = SparkCollection(frame.sparkSession.sparkContext, program.streams[stream], jobs)
+    journal = Journal(state, stream, jobs, collection)
+    handler = _Handler(
+        Pipeline(described, jobs, collection, True, idle_seconds, journal.progress),
+        journal,
+        collection,
+        source,
+    )
+    writer = frame.writeStream.foreachBatch(handler.take)
+    return writer.option("checkpointLocation", str(state / "spark" / stream)).start()
+
+
+def _described(frame: DataFrame, name: str, timestamp: str, slack_us: int) -> Stream:
+    """The frame as a stream: Arrow columns, no files."""
+    schema = to_arrow_schema(frame.schema, timezone="UTC")
+    columns = tuple(Column(n, t) for n, t in column_types(schema.empty_table()).items())
+    bare = Stream(name, (), Format("parquet"), columns, timestamp, slack_us)
+    declared = f"CREATE STREAM {name} FROM 'frame' FORMAT parquet TIMESTAMP {timestamp}"
+    checked = check(declared, lambda _: columns).streams[name]
+    return replace(bare, timestamp=checked.timestamp)
+
+
+class _Handler:
+    """What Spark calls with each batch of the frame."""
+
+    def __init__(
+        self, pipeline: Pipeline, journal: Journal, collection: SparkCollection, source: str | None
+    ) -> None:
+        self._pipeline = pipeline
+        self._journal = journal
+        self._collection = collection
+        self._source = source
+
+    def take(self, frame: DataFrame, batch: int) -> None:
+        if batch <= self._journal.batch:
+            return
+        now = time.time()
+        self._pipeline.take(self._collection.keep_frame(self._computed(frame)), now)
+        emission = self._pipeline.emit(NOTHING, now, final=False, save=True)
+        self._journal.commit(batch, emission)
+
+    def _computed(self, frame: DataFrame) -> DataFrame:
+        stream = self._pipeline.stream
+        jobs = list(self._pipeline.jobs.values())
+        groups = self._collection.groups
+        slack_us = self._pipeline.slack_us
+        column = self._source
+        since = {n: s.stream_time for n, s in self._pipeline.progress.sources.items()}
+
+        def compute_batches(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+            by_name = {job.name: job for job in jobs}
+            for batch in batches:
+                for source, rows in _by_source(pa.Table.from_batches([batch]), column, stream):
+                    clock = BatchClock(since.get(source), slack_us)
+                    blocks, report = _compute_rows(rows, source, stream, jobs, clock)
+                    merged = {name: merge(by_name[name], [b]) for name, b in blocks.items()}
+                    yield _packed(scatter(by_name, merged, report, groups))
+
+        return frame.mapInArrow(compute_batches, "g int, kept binary")
+
+
+def _by_source(
+    rows: pa.Table, column: str | None, stream: Stream
+) -> Iterator[tuple[str, pa.Table]]:
+    if column is None:
+        yield stream.name, rows
+        return
+    names = rows.column(column).cast(pa.string())
+    for name in pc.unique(names).to_pylist():
+        same = pc.equal(names, name) if name is not None else pc.is_null(names)
+        yield str(name), rows.filter(same)
+
+
+def _compute_rows(
+    rows: pa.Table, source: str, stream: Stream, jobs: Sequence[Job], clock: Clock
+) -> tuple[dict[str, pa.Table], Report]:
+    wanted = tuple(sorted({name for job in jobs for name in job.uses}))
+    order = WorkOrder(stream.name, source, f"DataFrame {stream.name}", 0, rows.num_rows)
+    records = parse(Chunk(rows, 0, rows.nbytes, {}), stream, wanted, order)
+    done = compute(records, source, jobs, clock)
+    return done.blocks, Report(source, done.tallies, done.records, done.bad, done.last_us)
+
+
+def _packed(kept: Iterable[tuple[int, Kept]]) -> pa.RecordBatch:
+    pairs = [(group, pickle.dumps(item)) for group, item in kept]
+    return pa.RecordBatch.from_pydict(
+        {"g": pa.array([g for g, _ in pairs], pa.int32()), "kept": [data for _, data in pairs]}
+    )

@@ -1,0 +1,62 @@
+"""A stream's batches as they are committed: checkpoint first, then its results."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from muntin.logs.tail import FilePosition
+from muntin.model import Job
+from muntin.pipeline import Emission, Progress
+from muntin.spark.collection import SparkCollection
+from muntin.store.checkpoint import Checkpoint, Saved, keep_known, shape
+from muntin.store.results import Results
+
+SAVES_PER_REWRITE = 64
+
+
+class Journal:
+    """Takes up where the last run stopped; `batch` is the last one committed, or -1."""
+
+    def __init__(
+        self, state: Path, stream: str, jobs: Sequence[Job], collection: SparkCollection
+    ) -> None:
+        self._checkpoint = Checkpoint(state, stream)
+        self._results = Results(state)
+        self._collection = collection
+        self._shapes = {job.name: shape(job) for job in jobs}
+        self._appended = 0
+        self.notes: list[str] = []
+        self.batch = -1
+        self.progress = Progress()
+        self.positions: tuple[FilePosition, ...] = ()
+        saved = self._checkpoint.load()
+        if saved is not None:
+            self._resume(saved, jobs)
+
+    def _resume(self, saved: Saved, jobs: Sequence[Job]) -> None:
+        self._results.publish(saved.batch, saved.results)
+        self.notes += keep_known(saved, {job.name: job for job in jobs})
+        self._collection.restore(saved.blocks)
+        self.batch = saved.batch
+        self.progress = saved.progress
+        self.positions = saved.positions
+
+    def commit(
+        self, batch: int, emission: Emission, positions: tuple[FilePosition, ...] = ()
+    ) -> None:
+        """Makes a batch final. Everything before this line of the run can be repeated."""
+        tables = {windows.job.name: windows.table() for windows in emission.windows}
+        self._appended += 1
+        whole = self._appended >= SAVES_PER_REWRITE
+        blocks = self._all_blocks() if whole else emission.blocks
+        saved = Saved(batch, self.progress, positions, self._shapes, blocks, tables)
+        self._checkpoint.save(saved, whole)
+        if whole:
+            self._appended = 0
+        self._results.publish(batch, tables)
+        self.batch = batch
+
+    def _all_blocks(self) -> dict[str, list[bytes]]:
+        self._collection.compact()
+        return self._collection.answer({}, save=True).blocks
