@@ -18,6 +18,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from muntin.kernel.engine import quote, run
 from muntin.logs.records import Report
 from muntin.logs.tail import Batch, Lane
 from muntin.model import Counts, Job, Result, Score, Stream
@@ -121,6 +122,13 @@ class JobWindows:
             by_end = {end: getattr(counts, name) for end, counts in self.counts.items()}
             columns[f"records_{name}"] = pa.array([by_end[e] for e in ends.tolist()], pa.int64())
         return pa.table(columns)
+
+
+def no_windows(job: Job) -> JobWindows:
+    """Nothing yet, with the columns that will come."""
+    columns = ", ".join(f"NULL::{o.type} AS {quote(o.name)}" for o in job.outputs)
+    rows = run(f"SELECT NULL::BIGINT AS w, {columns} LIMIT 0", {}, f"describing job {job.name}")
+    return JobWindows(job, rows, {}, {})
 
 
 @dataclass(frozen=True)

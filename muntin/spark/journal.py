@@ -7,7 +7,7 @@ from pathlib import Path
 
 from muntin.logs.tail import FilePosition
 from muntin.model import Job
-from muntin.pipeline import Emission, Progress
+from muntin.pipeline import Emission, Progress, no_windows
 from muntin.spark.collection import SparkCollection
 from muntin.store.checkpoint import Checkpoint, Saved, keep_known, shape
 from muntin.store.results import Results
@@ -30,6 +30,7 @@ class Journal:
         self.batch = -1
         self.progress = Progress()
         self.positions: tuple[FilePosition, ...] = ()
+        self._results.prepare({job.name: no_windows(job).table() for job in jobs})
         saved = self._checkpoint.load()
         if saved is not None:
             self._resume(saved, jobs)

@@ -29,6 +29,11 @@ def last_batch(path: Path) -> int | None:
         return DeltaTable(str(path)).transaction_version(_APP)
 
 
+def create(path: Path, schema: pa.Schema) -> None:
+    with _explained(path, "created"):
+        DeltaTable.create(str(path), schema)
+
+
 def write(
     path: Path,
     table: pa.Table,
@@ -51,9 +56,10 @@ def write(
 def read(path: Path, sql: str) -> pa.Table:
     """The rows of `sql`, in which the table is called `stored`."""
     with _explained(path, "read"):
-        files = DeltaTable(str(path)).file_uris()
+        table = DeltaTable(str(path))
+        files = table.file_uris()
     if not files:
-        return pa.table({})
+        return pa.schema(table.schema().to_arrow()).empty_table()
     listed = ", ".join(literal(file) for file in files)
     stored = f"read_parquet([{listed}], union_by_name = true)"
     return run(f"WITH stored AS (FROM {stored}) {sql}", {}, f"reading {path}")

@@ -17,6 +17,12 @@ class Results:
     def __init__(self, state: Path) -> None:
         self._folder = state / _FOLDER
 
+    def prepare(self, tables: Mapping[str, pa.Table]) -> None:
+        """Creates the tables that are not there yet, so that readers find them empty."""
+        for job, table in tables.items():
+            if not delta.exists(self._folder / job):
+                delta.create(self._folder / job, table.schema)
+
     def publish(self, batch: int, tables: Mapping[str, pa.Table]) -> None:
         """Appends rows of a batch; a batch that is there already changes nothing."""
         for job, table in tables.items():
@@ -24,7 +30,7 @@ class Results:
             last = delta.last_batch(path)
             if last is None or last < batch:
                 try:
-                    delta.write(path, table, batch, merge_schema=last is not None)
+                    delta.write(path, table, batch, merge_schema=True)
                 except StateError as error:
                     raise StateError(f"results of job '{job}': {error}") from error
 

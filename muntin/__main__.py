@@ -1,0 +1,5 @@
+"""`python -m muntin` is the command line."""
+
+from muntin.cli import main
+
+main()

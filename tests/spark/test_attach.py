@@ -1,0 +1,91 @@
+"""Jobs on a streaming DataFrame: Spark's own file source stands for whatever users have."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+import muntin as mt
+
+SCHEMA = "at timestamp, server string, product string, clicks bigint, price decimal(10,2)"
+JOBS = """
+CREATE JOB clicks AS SELECT product, sum(clicks) AS clicks, sum(price) AS spent
+FROM shop GROUP BY product WINDOW 1 MINUTE;
+"""
+
+
+def write(folder: Path, name: str, rows: list[tuple[str, str, int, str]]) -> None:
+    folder.mkdir(exist_ok=True)
+    lines = [
+        json.dumps({"at": at, "server": "web-1", "product": p, "clicks": c, "price": price})
+        for at, p, c, price in rows
+    ]
+    # Written elsewhere and moved in, as Spark's file source expects.
+    (folder.parent / name).write_text("\n".join(lines) + "\n")
+    # Its order is that of modification times, which must not be equal.
+    os.utime(folder.parent / name, (int(name[0]), int(name[0])))
+    (folder.parent / name).rename(folder / name)
+
+
+def run(spark: SparkSession, folder: Path, **options: Any) -> list[dict[str, Any]]:
+    frame = spark.readStream.schema(SCHEMA).option("maxFilesPerTrigger", 1).json(str(folder / "in"))
+    state = folder / "state"
+    query = mt.attach(frame, JOBS, stream="shop", timestamp="at", state=state, **options)
+    try:
+        query.processAllAvailable()
+    finally:
+        query.stop()
+    return sorted(
+        (
+            {k: row[k] for k in ("product", "clicks", "spent", "records_late")}
+            for row in mt.results("clicks", state).to_pylist()
+        ),
+        key=lambda row: (row["clicks"], row["product"]),
+    )
+
+
+def test_windows_leave_when_the_frame_has_passed_them(spark: SparkSession, tmp_path: Path) -> None:
+    #        12:00:00      12:01:00      12:02:00
+    # batch 1   a a b
+    # batch 2               a
+    # batch 3 (b, late)                   a
+    write(tmp_path / "in", "1.json", [("2026-01-01T12:00:05Z", "a", 2, "1.10"),
+                                      ("2026-01-01T12:00:50Z", "a", 3, "2.20"),
+                                      ("2026-01-01T12:00:10Z", "b", 7, "0.01")])  # fmt: skip
+    write(tmp_path / "in", "2.json", [("2026-01-01T12:01:30Z", "a", 11, "5.00")])
+    write(tmp_path / "in", "3.json", [("2026-01-01T12:02:30Z", "a", 13, "6.00"),
+                                      ("2026-01-01T12:00:20Z", "b", 100, "9.99")])  # fmt: skip
+    rows = run(spark, tmp_path, source="server")
+    assert [(r["product"], r["clicks"], str(r["spent"])) for r in rows] == [
+        ("a", 5, "3.30"),
+        ("b", 7, "0.01"),
+        ("a", 11, "5.00"),
+    ]
+
+
+def test_a_restart_goes_on_and_repeats_nothing(spark: SparkSession, tmp_path: Path) -> None:
+    write(tmp_path / "in", "1.json", [("2026-01-01T12:00:05Z", "a", 2, "1.10")])
+    assert run(spark, tmp_path) == []
+    write(tmp_path / "in", "2.json", [("2026-01-01T12:00:35Z", "a", 3, "1.00"),
+                                      ("2026-01-01T12:01:05Z", "a", 1, "1.00")])  # fmt: skip
+    first = run(spark, tmp_path)
+    assert [(r["product"], r["clicks"]) for r in first] == [("a", 5)]
+    assert run(spark, tmp_path) == first
+
+
+def test_wrong_frames_are_refused(spark: SparkSession, tmp_path: Path) -> None:
+    still = spark.range(3)
+    with pytest.raises(mt.InputError, match="not streaming"):
+        mt.attach(still, JOBS, stream="shop", timestamp="id", state=tmp_path)
+    rate = spark.readStream.format("rate").load()
+    with pytest.raises(mt.LanguageError, match="no column 'at'; known are"):
+        mt.attach(rate, JOBS, stream="shop", timestamp="at", state=tmp_path)
+    with pytest.raises(mt.InputError, match="no column 'host'"):
+        mt.attach(rate, JOBS, stream="shop", timestamp="timestamp", source="host", state=tmp_path)
+    with pytest.raises(mt.InputError, match="no job on stream 'shop'"):
+        mt.attach(rate, "-- nothing", stream="shop", timestamp="timestamp", state=tmp_path)

@@ -1,0 +1,245 @@
+"""Following, restarting and refusing, with real files, real Spark and real signals."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+import muntin as mt
+from muntin.spark.runner import Settings, SparkRun, Step
+from muntin.store.results import Results
+
+STREAM = """
+CREATE STREAM logs (t BIGINT, k VARCHAR, n BIGINT) FROM '{folder}/{{source}}/*.log'
+FORMAT json TIMESTAMP t{slack};
+CREATE JOB sums AS SELECT k, sum(n) AS n, count(*) AS c FROM logs GROUP BY k WINDOW 10 SECONDS;
+"""
+BASE = 1_700_000_000
+
+
+def program(folder: Path, slack: str = "") -> mt.Program:
+    return mt.sql(STREAM.format(folder=folder, slack=slack))
+
+
+def write(folder: Path, source: str, *rows: tuple[int, str, int], name: str = "a.log") -> None:
+    (folder / source).mkdir(parents=True, exist_ok=True)
+    with (folder / source / name).open("a") as log:
+        log.writelines(json.dumps({"t": BASE + t, "k": k, "n": n}) + "\n" for t, k, n in rows)
+
+
+class Follower:
+    """A run that is stepped by hand, with a clock of its own."""
+
+    def __init__(self, spark: SparkSession, folder: Path, slack: str = "") -> None:
+        from muntin.spark.runner import StreamRun
+
+        self.now = 0.0
+        settings = Settings(folder / "state", follow=True, idle_seconds=30)
+        program_ = program(folder / "logs", slack)
+        self.run = StreamRun(spark, program_.streams["logs"], program_.jobs_of("logs"), settings)
+
+    def step(self) -> list[tuple[int, str, int]]:
+        """(window start, key, sum) of what left."""
+        self.now += 1
+        return [
+            (result.start_us // 1_000_000 - BASE, row["k"], row["n"])
+            for result in self.run.step(self.now).emission.results()
+            for row in result.rows.to_pylist()
+        ]
+
+
+def stored(folder: Path) -> list[tuple[int, str, int, int]]:
+    rows = Results(folder / "state").read("sums").to_pylist()
+    return [(int(r["window_start"].timestamp()) - BASE, r["k"], r["n"], r["c"]) for r in rows]
+
+
+def test_a_window_leaves_when_every_source_has_passed_it(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    logs = tmp_path / "logs"
+    #   web-1  3      12
+    #   web-2      8         21
+    write(logs, "web-1", (3, "a", 1), (12, "a", 2))
+    write(logs, "web-2", (8, "a", 4))
+    follower = Follower(spark, tmp_path)
+    assert follower.step() == []  # web-2 may still write before 10
+    write(logs, "web-2", (21, "b", 8))
+    assert follower.step() == [(0, "a", 5)]
+    write(logs, "web-1", (25, "a", 16))
+    assert follower.step() == [(10, "a", 2)]
+    assert stored(tmp_path) == [(0, "a", 5, 2), (10, "a", 2, 1)]
+
+
+def test_an_idle_source_holds_nothing_back(spark: SparkSession, tmp_path: Path) -> None:
+    logs = tmp_path / "logs"
+    write(logs, "web-1", (3, "a", 1))
+    write(logs, "web-2", (3, "a", 1))
+    follower = Follower(spark, tmp_path)
+    assert follower.step() == []
+    write(logs, "web-1", (15, "a", 2))
+    assert follower.step() == []
+    follower.now += 40  # web-2 has been silent for longer than the idle time
+    write(logs, "web-1", (16, "a", 4))
+    assert follower.step() == [(0, "a", 2)]
+    # What it says later about that window is late, and counted.
+    write(logs, "web-2", (4, "a", 100))
+    assert follower.step() == []
+    assert follower.run.pipeline.progress.late["sums"].records == 1
+
+
+def test_new_servers_rotation_and_growth_are_followed(spark: SparkSession, tmp_path: Path) -> None:
+    logs = tmp_path / "logs"
+    write(logs, "web-1", (1, "a", 1))
+    follower = Follower(spark, tmp_path, " SLACK 5 SECONDS")
+    assert follower.step() == []
+    write(logs, "web-1", (2, "a", 2))
+    (logs / "web-1" / "a.log").rename(logs / "web-1" / "a.log.1")  # no longer matches
+    write(logs, "web-1", (3, "a", 4))
+    write(logs, "web-2", (4, "a", 8))
+    assert follower.step() == []
+    write(logs, "web-1", (16, "b", 0))
+    write(logs, "web-2", (17, "b", 0))
+    assert follower.step() == [(0, "a", 15)]
+
+
+def test_a_restart_at_any_point_gives_the_same_results(spark: SparkSession, tmp_path: Path) -> None:
+    logs = tmp_path / "logs"
+    expected = []
+    for second in range(0, 60, 3):
+        write(logs, "web-1", (second, "a", second))
+        Follower(spark, tmp_path).step()  # a new program every time
+        if second % 10 >= 7 or second % 10 < 3:
+            pass
+    for start in range(0, 50, 10):
+        inside = [s for s in range(0, 60, 3) if start <= s < start + 10]
+        expected.append((start, "a", sum(inside), len(inside)))
+    assert stored(tmp_path) == expected
+
+
+def test_killed_before_publishing_it_publishes_on_restart(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(tmp_path / "logs", "web-1", (1, "a", 1), (11, "a", 2))
+
+    def die(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Results, "publish", die)
+        with pytest.raises(KeyboardInterrupt):
+            Follower(spark, tmp_path).step()
+    Follower(spark, tmp_path)
+    assert stored(tmp_path) == [(0, "a", 1, 1)]
+    Follower(spark, tmp_path)
+    assert stored(tmp_path) == [(0, "a", 1, 1)]
+
+
+def test_checkpoints_are_rewritten_and_still_complete(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("muntin.spark.journal.SAVES_PER_REWRITE", 3)
+    monkeypatch.setattr("muntin.spark.collection.STEPS_AT_MOST", 2)
+    follower = Follower(spark, tmp_path)
+    for second in range(9):
+        write(tmp_path / "logs", "web-1", (second, "a", 1))
+        assert follower.step() == []
+    write(tmp_path / "logs", "web-1", (10, "a", 1))
+    restarted = Follower(spark, tmp_path)
+    assert restarted.step() == [(0, "a", 9)]
+
+
+def test_a_finite_run_says_what_it_did(spark: SparkSession, tmp_path: Path) -> None:
+    write(tmp_path / "logs", "web-1", (1, "a", 1), (11, "a", 2), (2, "b", 4))
+    with (tmp_path / "logs" / "web-1" / "a.log").open("a") as log:
+        log.write("not json\n")
+    run = SparkRun(program(tmp_path / "logs"), spark, Settings(tmp_path / "state", follow=False))
+    steps: list[Step] = list(run.steps())
+    assert [note for step in steps for note in step.notes][0].startswith(str(tmp_path))
+    totals = run.summary.to_json()
+    assert {k: totals[k] for k in ("records", "bad", "late", "windows")} == {
+        "records": 3,
+        "bad": 1,
+        "late": 0,
+        "windows": 2,
+    }
+    assert totals["bytes"] == (tmp_path / "logs" / "web-1" / "a.log").stat().st_size
+    # A second run finds nothing new; what came since is added, and what is emitted is final.
+    assert SparkRun(program(tmp_path / "logs"), spark, Settings(tmp_path / "state", False))
+    before = stored(tmp_path)
+    again = SparkRun(program(tmp_path / "logs"), spark, Settings(tmp_path / "state", False))
+    list(again.steps())
+    assert again.summary.records == 0
+    write(tmp_path / "logs", "web-1", (3, "a", 1), (31, "a", 5))
+    more = SparkRun(program(tmp_path / "logs"), spark, Settings(tmp_path / "state", False))
+    list(more.steps())
+    assert stored(tmp_path) == [*before, (30, "a", 5, 1)]
+    assert more.summary.late == {"sums": 1}
+
+
+def test_states_that_cannot_be_used_are_refused(spark: SparkSession, tmp_path: Path) -> None:
+    write(tmp_path / "logs", "web-1", (1, "a", 1))
+    settings = Settings(tmp_path / "state", follow=True, seconds=0)
+    running = SparkRun(program(tmp_path / "logs"), spark, settings).steps()
+    next(running)
+    with pytest.raises(mt.StateError, match="in use by another muntin"):
+        next(SparkRun(program(tmp_path / "logs"), spark, settings).steps())
+    running.close()
+    (tmp_path / "file").write_text("")
+    blocked = Settings(tmp_path / "file" / "state", follow=False)
+    with pytest.raises(mt.StateError, match="cannot be used"):
+        next(SparkRun(program(tmp_path / "logs"), spark, blocked).steps())
+
+
+def test_a_changed_job_starts_again_and_says_so(spark: SparkSession, tmp_path: Path) -> None:
+    write(tmp_path / "logs", "web-1", (1, "a", 1), (11, "a", 2))
+    assert Follower(spark, tmp_path).step() == [(0, "a", 1)]
+    changed = STREAM.replace("sum(n) AS n", "max(n) AS n")
+    text = changed.format(folder=tmp_path / "logs", slack="")
+    write(tmp_path / "logs", "web-1", (12, "a", 7), (21, "a", 2))
+    settings = Settings(tmp_path / "state", follow=True, seconds=0)
+    steps = list(SparkRun(mt.sql(text), spark, settings).steps())
+    assert "job 'sums' has changed" in steps[0].notes[0]
+    assert stored(tmp_path)[-1] == (10, "a", 7, 1)
+
+
+def wait_for(condition: Callable[[], Any], seconds: float = 60) -> Any:
+    limit = time.monotonic() + seconds
+    while time.monotonic() < limit:
+        found = condition()
+        if found:
+            return found
+        time.sleep(0.05)
+    raise TimeoutError
+
+
+@pytest.mark.slow
+def test_a_killed_program_loses_and_repeats_nothing(tmp_path: Path) -> None:
+    """A real `muntin run` is killed with SIGKILL again and again while logs grow."""
+    logs = tmp_path / "logs"
+    file = tmp_path / "jobs.sql"
+    file.write_text(STREAM.format(folder=logs, slack=""))
+    command = [sys.executable, "-m", "muntin", "run", str(file), "--state", str(tmp_path / "state")]
+    second = 0
+    for round_ in range(3):
+        process = subprocess.Popen([*command, "--master", "local[2]"])
+        try:
+            for _ in range(4):
+                write(logs, "web-1", *((second + i, "a", 1) for i in range(10)))
+                second += 10
+                wanted = (second - 20, "a", 10, 10)
+                if second > 10:
+                    wait_for(lambda w=wanted: Results(tmp_path / "state").jobs() and w in stored(tmp_path))
+        finally:
+            os.kill(process.pid, signal.SIGKILL)
+            process.wait()
+    assert stored(tmp_path) == [(start, "a", 10, 10) for start in range(0, second - 10, 10)]
