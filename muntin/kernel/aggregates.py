@@ -86,12 +86,15 @@ class Expander:
         return tuple(self._finishes.values())
 
 
+_AS_TEXT = ("UUID", "JSON", "BIT", "TIME", "TIME_NS", "INTERVAL", '"NULL"')
+
+
 def stored(kind: str) -> str:
     """The type a value has inside a block: one that Arrow carries without loss."""
     if kind in ("HUGEINT", "UHUGEINT"):
         return "DECIMAL(38,0)"
-    exotic = ("UUID", "JSON", "BIT", "TIME", "INTERVAL", "ENUM", '"NULL"')
-    return "VARCHAR" if kind.startswith(exotic) else kind
+    exotic = kind in _AS_TEXT or kind.startswith(("ENUM", "TIME WITH"))
+    return "VARCHAR" if exotic else kind
 
 
 def _filtered(sql: str, where: str | None) -> str:
