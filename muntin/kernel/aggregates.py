@@ -210,8 +210,12 @@ def _quantile_cont(to: Expander, call: Call) -> str:
 def _quantile_disc(to: Expander, call: Call) -> str:
     x, q = call.args
     part = _values(to, Call(call.name, (x,), where=call.where), ranked=True)
-    wanted = f"greatest(1, total - floor(total - total * {q}))"
-    return to.finish(f"min(sub) FILTER (WHERE upto >= {wanted})", part)
+    return to.finish(_at_rank_sql(q), part)
+
+
+def _at_rank_sql(q: str) -> str:
+    """The smallest value that at least the share `q` of all values does not exceed."""
+    return f"min(sub) FILTER (WHERE upto >= greatest(1, total - floor(total - total * {q})))"
 
 
 def _mode(to: Expander, call: Call) -> str:
@@ -238,7 +242,7 @@ def _approx_quantile(to: Expander, call: Call) -> str:
     known = _both(f"{x} IS NOT NULL", f"NOT isnan(CAST({x} AS DOUBLE))", call.where)
     part = to.part(sketches.bucket_sql(x), known, ranked=True)
     to.cell("count(*)", Merge.SUM, part)
-    bucket = f"min(sub) FILTER (WHERE upto > floor((total - 1) * {q}))"
+    bucket = _at_rank_sql(q)
     return to.finish(sketches.bucket_value_sql(f"({bucket})"), part)
 
 
