@@ -11,6 +11,8 @@ MuntinError
 
 from __future__ import annotations
 
+import unicodedata
+
 
 class MuntinError(Exception):
     """The root: catching it catches every error Muntin raises on purpose."""
@@ -59,7 +61,17 @@ def _line_and_column(text: str, start: int) -> tuple[int, int]:
 
 
 def _excerpt(text: str, line: int, column: int, width: int) -> str:
-    shown = text.splitlines()[line - 1] if text.splitlines()[line - 1 :] else ""
-    caret = " " * (column - 1) + "^" * max(1, min(width, len(shown) - column + 1))
+    """The line with carets under the place, also after tabs and wide characters."""
+    shown = text.split("\n")[line - 1].rstrip("\r")
+    before, place = shown[: column - 1], shown[column - 1 :][:width]
+    blank = "".join("\t" if char == "\t" else " " * _width(char) for char in before)
+    carets = "^" * max(1, sum(map(_width, place)))
     number = f"{line} | "
-    return f"  {number}{shown}\n  {' ' * (len(number) - 2)}| {caret}"
+    return f"  {number}{shown}\n  {' ' * (len(number) - 2)}| {blank}{carets}"
+
+
+def _width(char: str) -> int:
+    """How many places of a terminal a character takes."""
+    if unicodedata.combining(char):
+        return 0
+    return 2 if unicodedata.east_asian_width(char) in "WF" else 1

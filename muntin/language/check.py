@@ -6,38 +6,51 @@ bound against an empty relation with the stream's columns.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 
 import duckdb
 from sqlglot import exp
 
 from muntin.errors import LanguageError
-from muntin.kernel.engine import describe
+from muntin.kernel.engine import describe, literal, quote
 from muntin.language import dialect
+from muntin.language.calls import is_aggregate
+from muntin.language.durations import describe as in_words
 from muntin.language.durations import microseconds
-from muntin.language.messages import first_line, located, nearest
-from muntin.language.queries import QueryChecker
-from muntin.logs.regexes import group_names, portable
-from muntin.logs.formats import TIMESTAMP_OF
+from muntin.language.messages import nearest, reason
+from muntin.language.queries import job_of, table_of
+from muntin.language.scope import Scope
+from muntin.language.script import Script
+from muntin.logs.formats import FIXED_COLUMNS, TIMESTAMP_OF
 from muntin.logs.patterns import PathPattern
+from muntin.logs.regexes import group_names, portable
 from muntin.model import Column, Format, Job, Program, Stream
 from muntin.windows.spec import WindowSpec
 
 ColumnsOf = Callable[[Stream], tuple[Column, ...]]
 
+_TIMES = ("TIMESTAMP", "DATE", "VARCHAR")
+_NUMBERS = ("BIGINT", "INTEGER", "UBIGINT", "UINTEGER", "HUGEINT", "DOUBLE", "FLOAT", "DECIMAL")
+_LONGEST_US = 36_525 * 86_400_000_000
+_MOST_WINDOWS = 1_000_000
+
 
 def check(text: str, columns_of: ColumnsOf, streams: Mapping[str, Stream] | None = None) -> Program:
     """The program a text defines. `columns_of` looks at the logs for columns not declared."""
-    checker = _Checker(text, columns_of, dict(streams or {}))
-    for statement in dialect.parse(text):
+    script = Script(text)
+    if not script.statements:
+        message = "nothing is defined here; expected CREATE STREAM or CREATE JOB"
+        raise LanguageError(message, text, 0)
+    checker = _Checker(script, columns_of, dict(streams or {}))
+    for statement in script.statements:
         checker.take(statement)
     return Program(checker.streams, checker.jobs)
 
 
 class _Checker:
-    def __init__(self, text: str, columns_of: ColumnsOf, streams: dict[str, Stream]) -> None:
-        self.text = text
+    def __init__(self, script: Script, columns_of: ColumnsOf, streams: dict[str, Stream]) -> None:
+        self.script = script
         self.columns_of = columns_of
         self.streams = streams
         self.jobs: dict[str, Job] = {}
@@ -56,156 +69,161 @@ class _Checker:
             name=name,
             patterns=tuple(self._pattern(p) for p in node.args["patterns"]),
             format=self._format(node.args["format"]),
-            columns=tuple(self._column(c) for c in node.args.get("columns") or ()),
+            columns=(),
             timestamp="",
             slack_us=self._slack(node.args.get("slack")),
             on_bad_row=node.args.get("on_bad_row") or "skip",
         )
-        if not stream.columns:
-            stream = replace(stream, columns=self.columns_of(stream))
+        declared = self._columns(node.args.get("columns") or (), stream.format)
+        stream = replace(stream, columns=declared or self.columns_of(stream))
         self.streams[name] = replace(stream, timestamp=self._timestamp(node, stream))
 
     def _timestamp(self, node: exp.Expr, stream: Stream) -> str:
-        timestamp = node.args.get("timestamp")
+        timestamp, usual = node.args.get("timestamp"), TIMESTAMP_OF.get(stream.format.kind)
         if timestamp is None:
-            if stream.format.kind in TIMESTAMP_OF:
-                return TIMESTAMP_OF[stream.format.kind]
-            raise self.error("expected TIMESTAMP and the column or expression of the time", node)
-        resolved = QueryChecker(self.text, stream, stream.name).resolved(timestamp)
-        sql = resolved.sql("duckdb")
-        try:
-            columns = {c.name: c.type for c in stream.columns}
-            ((_, kind),) = describe(f"SELECT {sql} AS t FROM records", columns, "records")
-        except duckdb.Error as error:
-            raise self.error(first_line(error), timestamp) from error
-        if not kind.startswith((*_TIMES, *_NUMBERS)):
-            raise self.error(
-                f"TIMESTAMP is of type {kind}; expected a timestamp, text or a number", timestamp
-            )
+            if usual in [quote(column.name) for column in stream.columns]:
+                return usual
+            message = "expected TIMESTAMP and a column or expression that tells the time"
+            raise LanguageError(message, self.script.text, int(node.args["end"]) + 1)
+        for part in timestamp.walk():
+            if is_aggregate(part) or isinstance(part, exp.Query | exp.Window | exp.Star):
+                raise self.script.error("TIMESTAMP is told by one record alone", part, timestamp)
+        sql, kind = Scope(self.script, stream, stream.columns).bound(timestamp)
+        if not kind.startswith((*_TIMES, *_NUMBERS)) or kind.endswith("]"):
+            message = f"TIMESTAMP is of type {kind}; expected a timestamp, text or a number"
+            raise self.script.error(message, timestamp)
         return sql
 
     def _format(self, node: exp.Expr) -> Format:
-        kind = node.args["this"]
-        pattern = node.args.get("pattern")
-        delimiter = node.args.get("delimiter")
-        if pattern is not None:
-            try:
-                named = group_names(pattern.name)
-            except ValueError as error:
-                raise self.error(str(error), pattern) from error
-            if not named:
-                message = "the regular expression names no group; expected (?P<name>…)"
-                raise self.error(message, pattern)
-        text = delimiter.name.replace("\\t", "\t") if delimiter is not None else ","
-        if len(text) != 1:
-            raise self.error("the delimiter must be one character", delimiter)
+        pattern, delimiter = node.args.get("pattern"), node.args.get("delimiter")
+        separator = delimiter.name.replace("\\t", "\t") if delimiter is not None else ","
+        if len(separator) != 1:
+            raise self.script.error("the delimiter must be one character", delimiter)
         return Format(
-            kind=kind,
-            pattern=portable(pattern.name) if pattern is not None else None,
+            kind=node.args["this"],
+            pattern=self._regex(pattern) if pattern is not None else None,
             header=node.args.get("header", "true") == "true",
-            delimiter=text,
+            delimiter=separator,
         )
+
+    def _regex(self, node: exp.Expr) -> str:
+        try:
+            named = group_names(node.name)
+        except ValueError as error:
+            raise self.script.error(str(error), node) from error
+        if not named:
+            message = "the regular expression names no group; expected (?P<name>…)"
+            raise self.script.error(message, node)
+        pattern = portable(node.name)
+        try:
+            describe(f"SELECT regexp_matches('', {literal(pattern)}) AS x FROM x", {}, "x")
+        except duckdb.Error as error:
+            wrong = f"the regular expression is wrong: {reason(error)}"
+            raise self.script.error(wrong, node) from error
+        return pattern
 
     def _pattern(self, node: exp.Expr) -> str:
         try:
             PathPattern(node.name)
         except ValueError as error:
-            raise self.error(str(error), node) from error
+            raise self.script.error(str(error), node) from error
         return str(node.name)
 
-    def _column(self, node: exp.Expr) -> Column:
-        kind = node.args["kind"].sql("duckdb")
+    def _columns(self, nodes: Iterable[exp.Expr], format_: Format) -> tuple[Column, ...]:
+        columns: dict[str, Column] = {}
+        for node in nodes:
+            column = self._column(node, _names_in(format_))
+            if column.name.lower() in columns:
+                raise self.script.error(f"there is already a column '{column.name}'", node.this)
+            columns[column.name.lower()] = column
+        return tuple(columns.values())
+
+    def _column(self, node: exp.Expr, possible: list[str] | None) -> Column:
+        if possible is not None and node.name not in possible:
+            known = nearest(node.name, possible, "it has none")
+            message = f"the format has no field '{node.name}'; {known}"
+            raise self.script.error(message, node.this)
+        kind = self.script.words(node.args["kind"])
         try:
-            describe(f"SELECT NULL::{kind} AS t FROM records", {}, "records")
+            ((_, exact),) = describe(f"SELECT NULL::{kind} AS t FROM records", {}, "records")
         except duckdb.Error as error:
-            raise self.error(first_line(error), node) from error
-        return Column(node.name, kind)
+            raise self.script.error(reason(error), node.args["kind"]) from error
+        return Column(node.name, exact)
 
     def _slack(self, node: exp.Expr | None) -> int | None:
         if node is None:
             return None
         slack = self._microseconds(node)
         if slack < 0:
-            raise self.error("SLACK must not be negative", node)
+            raise self.script.error("SLACK must not be negative", node)
         return slack
 
     def _job(self, node: exp.Expr) -> None:
         name = self._new_name(node, "job", self.jobs)
-        query = node.args["query"]
-        stream = self._stream_of(query)
-        window = self._window(node)
-        checker = QueryChecker(self.text, stream, _alias(query) or stream.name)
-        self.jobs[name] = checker.job(name, query, window)
-
-    def _stream_of(self, query: exp.Expr) -> Stream:
-        if not isinstance(query, exp.Select):
-            raise self.error("a job is one SELECT; UNION and the like are not possible", query)
-        for clause, words in _REFUSED.items():
-            found = query.args.get(clause)
-            if found:
-                place = found[0] if isinstance(found, list) else found
-                raise self.error(f"{words} cannot be used in a job", place, query)
-        source = query.args.get("from_")
-        table = source.this if source else None
-        if not isinstance(table, exp.Table):
-            raise self.error("expected FROM and the name of a stream", table or query)
-        if table.name not in self.streams:
+        table = table_of(self.script, node.args["query"])
+        stream = _found(table.name, self.streams)
+        if stream is None:
             known = nearest(table.name, self.streams, "no stream is defined yet")
-            raise self.error(f"unknown stream '{table.name}'; {known}", table)
-        return self.streams[table.name]
+            raise self.script.error(f"unknown stream '{table.name}'; {known}", table)
+        window = self._window(node)
+        self.jobs[name] = job_of(
+            self.script, self.streams[stream], name, node.args["query"], window
+        )
 
     def _window(self, node: exp.Expr) -> WindowSpec:
         clause = node.args.get("window")
         if clause is None:
-            end = int(node.args["end"]) + 1
             message = "expected WINDOW and its length, for example WINDOW 5 MINUTES EVERY 1 MINUTE"
-            raise LanguageError(message, self.text, end)
+            raise LanguageError(message, self.script.text, int(node.args["end"]) + 1)
         length, every = clause.args["range"], clause.args.get("slide") or clause.args["range"]
-        range_us, slide_us = self._microseconds(length), self._microseconds(every)
-        for node_, size in ((length, range_us), (every, slide_us)):
-            if size <= 0:
-                raise self.error("a window must be longer than zero", node_)
+        range_us, slide_us = self._length(length, "a window"), self._length(every, "EVERY")
         if slide_us > range_us:
             message = "EVERY is longer than the window, so records in between would be in none"
-            raise self.error(message, every)
+            raise self.script.error(message, every)
+        if range_us // slide_us > _MOST_WINDOWS:
+            message = f"each record would be in {range_us // slide_us:,} windows"
+            raise self.script.error(f"{message}; at most {_MOST_WINDOWS:,} are possible", every)
         return WindowSpec(range_us, slide_us)
+
+    def _length(self, node: exp.Expr, what: str) -> int:
+        length = self._microseconds(node)
+        if length <= 0:
+            raise self.script.error(f"{what} must be longer than zero", node)
+        if length > _LONGEST_US:
+            longest = in_words(_LONGEST_US)
+            raise self.script.error(f"{what} can be no longer than {longest}", node)
+        return length
 
     def _microseconds(self, node: exp.Expr) -> int:
         try:
             return microseconds(node.args["this"], node.args["unit"])
         except ValueError as error:
-            raise self.error(str(error), node) from error
+            raise self.script.error(str(error), node) from error
 
     def _drop(self, node: exp.Expr) -> None:
-        if node.name not in self.jobs and not node.args.get("if_exists"):
+        name = _found(node.name, self.jobs)
+        if name is not None:
+            del self.jobs[name]
+        elif not node.args.get("if_exists"):
             known = nearest(node.name, self.jobs, "no job is defined before this line")
-            raise self.error(f"unknown job '{node.name}'; {known}", node)
-        self.jobs.pop(node.name, None)
+            raise self.script.error(f"unknown job '{node.name}'; {known}", node)
 
     def _new_name(self, node: exp.Expr, kind: str, taken: Mapping[str, object]) -> str:
-        if node.name in taken:
-            raise self.error(f"there is already a {kind} named '{node.name}'", node.this)
+        if _found(node.name, taken) is not None:
+            raise self.script.error(f"there is already a {kind} named '{node.name}'", node.this)
         if not node.name.replace("_", "").replace("-", "").isalnum():
             message = f"the name of a {kind} is made of letters, digits, '_' and '-'"
-            raise self.error(message, node.this)
+            raise self.script.error(message, node.this)
         return str(node.name)
 
-    def error(self, message: str, *places: exp.Expr) -> LanguageError:
-        return located(message, self.text, *places)
+
+def _found(name: str, among: Iterable[str]) -> str | None:
+    """The name as it was first written: case does not tell names apart."""
+    return next((known for known in among if known.lower() == name.lower()), None)
 
 
-_TIMES = ("TIMESTAMP", "DATE", "VARCHAR")
-_NUMBERS = ("BIGINT", "INTEGER", "UBIGINT", "UINTEGER", "HUGEINT", "DOUBLE", "FLOAT", "DECIMAL")
-_REFUSED = {
-    "joins": "JOIN",
-    "laterals": "LATERAL",
-    "with_": "WITH",
-    "qualify": "QUALIFY",
-    "distinct": "SELECT DISTINCT (use GROUP BY)",
-    "offset": "OFFSET",
-    "sample": "SAMPLE",
-}
-
-
-def _alias(query: exp.Expr) -> str | None:
-    return query.args["from_"].this.alias or None
+def _names_in(format_: Format) -> list[str] | None:
+    """The fields that a format has whatever the files hold, or None when files tell."""
+    if format_.kind in FIXED_COLUMNS:
+        return [column.name for column in FIXED_COLUMNS[format_.kind]]
+    return list(group_names(format_.pattern)) if format_.pattern is not None else None

@@ -1,0 +1,142 @@
+"""DuckDB's expressions, each with its place in the text.
+
+What runs is the user's own text, so every expression is marked with where it stands
+(`meta["place"]`). Functions stay as they are written: the parser gives none of them a meaning,
+and DuckDB binds them all.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any, ClassVar, NoReturn, TypeVar
+
+from sqlglot import exp
+from sqlglot.errors import ParseError
+from sqlglot.parsers.duckdb import DuckDBParser
+from sqlglot.tokenizer_core import Token, TokenType
+
+from muntin.errors import LanguageError
+
+_SYNTAX_OF_THEIR_OWN = ("CAST", "EXTRACT", "OVERLAY", "POSITION", "SUBSTRING", "TRIM", "TRY_CAST")
+_Parsed = TypeVar("_Parsed")
+
+
+class Method(exp.Expression):
+    """The call in `name.lower()`, set apart so that what is left of the dot stays a column."""
+
+
+class PlacedParseError(ParseError):
+    """What the parser did not expect, and where. It may still try another reading."""
+
+    def __init__(self, message: str, start: int, end: int) -> None:
+        super().__init__(message, [{"description": message}])
+        self.message, self.start, self.end = message, start, end
+
+
+class ExpressionParser(DuckDBParser):
+    FUNCTIONS: ClassVar = {}
+    FUNCTION_PARSERS: ClassVar = {
+        name: DuckDBParser.FUNCTION_PARSERS[name] for name in _SYNTAX_OF_THEIR_OWN
+    }
+    # In DuckDB an arrow reads JSON; lambdas are written `lambda x: …`.
+    LAMBDAS: ClassVar = {
+        token: parse
+        for token, parse in DuckDBParser.LAMBDAS.items()
+        if token is not TokenType.ARROW
+    }
+    # WINDOW ends the SELECT here: it opens our clause, not a list of named windows, and is no name.
+    ID_VAR_TOKENS: ClassVar = DuckDBParser.ID_VAR_TOKENS - {TokenType.WINDOW}
+    ALIAS_TOKENS: ClassVar = DuckDBParser.ALIAS_TOKENS - {TokenType.WINDOW}
+    TABLE_ALIAS_TOKENS: ClassVar = DuckDBParser.TABLE_ALIAS_TOKENS - {TokenType.WINDOW}
+    QUERY_MODIFIER_PARSERS: ClassVar = {
+        token: parse
+        for token, parse in DuckDBParser.QUERY_MODIFIER_PARSERS.items()
+        if token is not TokenType.WINDOW
+    }
+
+    def _refuse(self, message: str, token: Token | None = None) -> NoReturn:
+        raise LanguageError(message, self.sql, *self._place(token))
+
+    def _place(self, token: Token | None) -> tuple[int, int]:
+        """Of a token, else of the one at hand, else of the end of the statement."""
+        at = token or self._curr
+        if at:
+            return at.start, at.end + 1
+        end = self._prev.end + 1 if self._prev else 0
+        return end, end + 1
+
+    def raise_error(self, message: str, token: Any = None) -> NoReturn:
+        start, end = self._place(token)
+        if message.startswith("Required"):
+            message = "expected an expression"
+        elif "Unexpected token" in message:
+            message = f"did not expect '{self.sql[start:end]}' here"
+        else:
+            message = re.sub(r"^Expect(ing|ed) ", "expected ", message.partition(" but got")[0])
+            message = re.sub(r"^expected (\W)$", r"expected '\1'", message)
+        raise PlacedParseError(message, start, end)
+
+    def validate_expression(self, expression: Any, args: Any = None) -> Any:
+        # DuckDB, not sqlglot, knows how many arguments a function takes.
+        is_call = isinstance(expression, exp.Func) and not isinstance(expression, exp.Binary)
+        return expression if is_call else super().validate_expression(expression)
+
+    def _placed(self, parse: Callable[[], _Parsed], left: exp.Expr | None = None) -> _Parsed:
+        """What is parsed next, marked with its place from the first to the last token."""
+        start, _ = left.meta.get("place", (None, None)) if left else (self._curr.start, None)
+        node = parse()
+        if isinstance(node, exp.Expr) and start is not None:
+            node.meta["place"] = start, self._prev.end + 1
+        return node
+
+    def _parse_lambda(self, alias: bool = False) -> exp.Expr | None:
+        return self._placed(lambda: super(ExpressionParser, self)._parse_lambda(alias))
+
+    def _parse_assignment(self) -> exp.Expr | None:
+        return self._placed(super()._parse_assignment)
+
+    def _parse_disjunction(self) -> exp.Expr | None:
+        return self._placed(super()._parse_disjunction)
+
+    def _parse_equality(self, parse_is: bool = True) -> exp.Expr | None:
+        return self._placed(lambda: super(ExpressionParser, self)._parse_equality(parse_is))
+
+    def _parse_range(self, this: exp.Expr | None = None, parse_is: bool = False) -> exp.Expr | None:
+        parse = super()._parse_range
+        return self._placed(lambda: parse(this, parse_is), left=this)
+
+    def _parse_unary(self) -> exp.Expr | None:
+        return self._placed(super()._parse_unary)
+
+    def _parse_function(self, *args: Any, **options: Any) -> exp.Expr | None:
+        parse = super()._parse_function
+        return self._placed(lambda: parse(*args, **options))
+
+    def _parse_field(self, *args: Any, **options: Any) -> exp.Expr | None:
+        field = super()._parse_field(*args, **options)
+        called = options.get("anonymous_func") and isinstance(field, exp.Func | exp.Window)
+        return Method(this=field) if called else field
+
+    def _parse_column_ops(self, this: exp.Expr | None) -> exp.Expr | None:
+        node = super()._parse_column_ops(this)
+        return node and node.transform(_methods_apart, copy=False)
+
+    def _parse_with(self, *args: Any, **options: Any) -> exp.With | None:
+        if self._match(TokenType.WITH, advance=False):
+            self._refuse("WITH is not possible in a job")
+        return None
+
+    def _replace_lambda(self, node: exp.Expr | None, expressions: Any) -> exp.Expr | None:
+        return node  # `scope` tells parameters and columns apart
+
+
+def _methods_apart(node: exp.Expr) -> exp.Expr:
+    """`name.lower()` as a column and the calls that follow it."""
+    parts = node.parts if isinstance(node, exp.Column) else []
+    names = [part for part in parts if not isinstance(part, Method)]
+    if not names or len(names) == len(parts):
+        return node
+    qualifiers = dict(zip(("table", "db", "catalog"), reversed(names[:-1]), strict=False))
+    column = exp.Column(this=names[-1], **qualifiers)
+    return exp.Dot.build([column, *parts[len(names) :]])

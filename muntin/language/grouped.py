@@ -1,0 +1,100 @@
+"""Expressions over the groups of a query: its keys and its aggregates, finished.
+
+Keys come out as `p0.k0`…, aggregates as `p0.a0`… of the part that finishes them. The aggregates
+met on the way are expanded into cells.
+"""
+
+from __future__ import annotations
+
+import duckdb
+from sqlglot import exp
+
+from muntin.kernel.aggregates import Expander, stored
+from muntin.kernel.engine import describe
+from muntin.kernel.statements import finished_column_sql
+from muntin.language.calls import call_of, is_aggregate
+from muntin.language.messages import reason
+from muntin.language.scope import Scope, is_condition, is_parameter
+from muntin.language.script import tokens
+from muntin.model import Finish, Key, Part
+
+
+class Groups:
+    def __init__(self, scope: Scope, keys: list[tuple[str, str]]) -> None:
+        """Keys are given by their SQL over a record and its type."""
+        self._scope = scope
+        self._expander = Expander(lambda sql, _: scope.type_of(sql))
+        self._words = [tokens(sql) for sql, _ in keys]
+        self.keys = tuple(Key(sql, stored(kind)) for sql, kind in keys)
+
+    def sql(self, node: exp.Expr, before: int | None = None) -> str:
+        """The expression over keys and finished aggregates."""
+        return self._scope.script.words(node, lambda part: self._group_sql(part, before))
+
+    def parts(self) -> tuple[Part, ...]:
+        return self._expander.parts()
+
+    def finishes(self) -> tuple[Finish, ...]:
+        return self._expander.finishes()
+
+    def bound(self, node: exp.Expr, sql: str) -> str:
+        """The type of an expression over groups, if DuckDB can evaluate it."""
+        try:
+            ((_, kind),) = describe(f"SELECT ({sql}) AS x FROM groups", self._types(), "groups")
+        except duckdb.Error as error:
+            raise self._scope.script.error(reason(error), node) from error
+        return kind
+
+    def condition(self, node: exp.Expr, sql: str, clause: str) -> None:
+        kind = self.bound(node, sql)
+        if not is_condition(kind):
+            message = f"{clause} is of type {kind}; expected a condition"
+            raise self._scope.script.error(message, node)
+
+    def _group_sql(self, node: exp.Expr, before: int | None) -> str | None:
+        if is_parameter(node):
+            return None
+        if is_aggregate(node):
+            return self._finished_sql(node, before)
+        key = self._key_sql(node, before)
+        if key is None and isinstance(node, exp.Column):
+            return self._named_sql(node, before)
+        return key
+
+    def _key_sql(self, node: exp.Expr, before: int | None) -> str | None:
+        if not isinstance(node, exp.Condition) or isinstance(node, exp.Literal) or not self.keys:
+            return None
+        words = tokens(self._scope.sql(node, before))
+        return f"p0.k{self._words.index(words)}" if words in self._words else None
+
+    def _named_sql(self, node: exp.Expr, before: int | None) -> str:
+        index = self._scope.item_named(node, before)
+        if index is not None:
+            return f"({self.sql(self._scope.items[index].unalias(), index)})"
+        if self._scope.column_sql(node) is None:
+            raise self._scope.unknown(node)
+        message = f"'{node.name}' must be in GROUP BY or inside an aggregate"
+        raise self._scope.script.error(message, node)
+
+    def _finished_sql(self, node: exp.Expr, before: int | None) -> str:
+        call = call_of(node, self._scope, before)
+        try:
+            name = self._expander.expand(call)
+        except duckdb.Error as error:
+            raise self._scope.script.error(reason(error), node) from error
+        finish = next(f for f in self.finishes() if f.name == name)
+        return finished_column_sql(name, finish.part, finish.sql)
+
+    def _types(self) -> dict[str, str]:
+        """A struct for each part, whose fields are its keys and finished aggregates."""
+        parts = self.parts()
+        cells = {cell.name: cell.type for part in parts for cell in part.cells}
+        fields: list[list[str]] = [[] for _ in parts]
+        fields[0] = [f"k{i} {key.type}" for i, key in enumerate(self.keys)]
+        for finish in self.finishes():
+            sub_type = parts[finish.part].sub_type
+            ranks = {"sub": sub_type, "upto": "HUGEINT", "total": "HUGEINT"} if sub_type else {}
+            sql = f"SELECT {finish.sql} AS x FROM cells"
+            ((_, kind),) = describe(sql, cells | ranks, "cells")
+            fields[finish.part].append(f"{finish.name} {kind}")
+        return {f"p{i}": f"STRUCT({', '.join(each)})" for i, each in enumerate(fields) if each}

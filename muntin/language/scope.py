@@ -1,0 +1,133 @@
+"""Expressions over the records of one stream: names looked up, types told by DuckDB.
+
+A name is a column of the stream, else one given with AS in an earlier item of SELECT, as in
+DuckDB. Columns come out quoted and in their exact spelling.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import duckdb
+from sqlglot import exp
+
+from muntin.errors import LanguageError
+from muntin.kernel.engine import describe, quote
+from muntin.language.messages import nearest, reason
+from muntin.language.script import Script
+from muntin.model import POSITION, Column, Stream
+
+
+class Scope:
+    """The names that `columns` of a stream and the `items` of a SELECT give to expressions."""
+
+    def __init__(
+        self,
+        script: Script,
+        stream: Stream,
+        columns: Iterable[Column],
+        alias: str = "",
+        items: Sequence[exp.Expr] = (),
+    ) -> None:
+        self.script = script
+        self.stream = stream
+        self.items = items
+        self.used: set[str] = set()
+        self._called = {stream.name.lower(), alias.lower()}
+        self._columns = {c.name: c.type for c in columns}
+        self._exact = {name.lower(): name for name in self._columns}
+        self._given = {item.alias.lower(): i for i, item in enumerate(items) if item.alias}
+
+    def sql(self, node: exp.Expr, before: int | None = None) -> str:
+        """The expression with columns by their exact names. `before` ends the items it sees."""
+        return self.script.words(node, lambda part: self._name_sql(part, before))
+
+    def bound(self, node: exp.Expr, before: int | None = None) -> tuple[str, str]:
+        """The expression's SQL and type, if DuckDB can evaluate it on a record."""
+        sql = self.sql(node, before)
+        try:
+            return sql, self.type_of(sql)
+        except duckdb.Error as error:
+            raise self.script.error(reason(error), self._narrowest(node, before, error)) from error
+
+    def condition(self, node: exp.Expr, clause: str) -> str:
+        sql, kind = self.bound(node)
+        if not is_condition(kind):
+            raise self.script.error(f"{clause} is of type {kind}; expected a condition", node)
+        return sql
+
+    def type_of(self, sql: str) -> str:
+        """The type of an expression over a record, or of an aggregate over many."""
+        columns = self._columns | {POSITION: "BIGINT"}
+        found = describe(f"SELECT ({sql}) AS x FROM records", columns, "records")
+        if len(found) != 1:
+            raise duckdb.BinderException("'*' can only stand in count(*)")
+        return found[0][1]
+
+    def column_sql(self, node: exp.Expr) -> str | None:
+        """The column of the stream that a name stands for, if it is one."""
+        names = [part.name for part in node.parts] if isinstance(node, exp.Column) else []
+        if len(names) > 1 and names[0].lower() in self._called and names[1].lower() in self._exact:
+            names = names[1:]
+        exact = self._exact.get(names[0].lower()) if names else None
+        if exact is None:
+            return None
+        self.used.add(exact)
+        return ".".join(quote(name) for name in (exact, *names[1:]))
+
+    def item_named(self, node: exp.Expr, before: int | None = None) -> int | None:
+        """The item of SELECT that a plain name stands for, if it does."""
+        plain = isinstance(node, exp.Column) and len(node.parts) == 1
+        index = self._given.get(node.name.lower()) if plain else None
+        return index if index is not None and (before is None or index < before) else None
+
+    def unknown(self, node: exp.Expr) -> LanguageError:
+        parts = node.parts if isinstance(node, exp.Column) else [node]
+        qualified = len(parts) > 1 and parts[0].name.lower() in self._called
+        part = parts[1] if qualified else parts[0]
+        dotted = ".".join(each.name for each in parts)
+        meant = dotted if dotted.lower() in self._exact else part.name
+        known = nearest(meant, [*self._columns, *self._given], "it has no columns")
+        message = f"stream '{self.stream.name}' has no column '{part.name}'; {known}"
+        if isinstance(node.parent, exp.JSONExtract):
+            message += " (a lambda is written lambda x: …)"
+        return self.script.error(message, part, node)
+
+    def _name_sql(self, node: exp.Expr, before: int | None) -> str | None:
+        if not isinstance(node, exp.Column) or is_parameter(node):
+            return None
+        found = self.column_sql(node)
+        index = self.item_named(node, before)
+        if found is None and index is not None:
+            return f"({self.sql(self.items[index].unalias(), index)})"
+        if found is None:
+            raise self.unknown(node)
+        return found
+
+    def _narrowest(self, node: exp.Expr, before: int | None, error: Exception) -> exp.Expr:
+        """The smallest part of the expression that fails in the same way."""
+        for child in node.iter_expressions():
+            try:
+                self.type_of(self.sql(child, before))
+            except duckdb.Error as inner:
+                if reason(inner) == reason(error):
+                    return self._narrowest(child, before, error)
+            except LanguageError:
+                continue
+        return node
+
+
+def is_condition(kind: str) -> bool:
+    return kind == "BOOLEAN" or kind.endswith("INT") or kind == "INTEGER"
+
+
+def is_parameter(node: exp.Expr) -> bool:
+    """Whether a name is bound by a lambda or a list comprehension around it."""
+    name = node.parts[0].name.lower() if isinstance(node, exp.Column) else None
+    around = node.find_ancestor(exp.Lambda, exp.Comprehension)
+    while name is not None and around is not None:
+        bound = [*around.expressions, around.args.get("expression"), around.args.get("position")]
+        if any(each is not None and each.name.lower() == name for each in bound):
+            return True
+        around = around.find_ancestor(exp.Lambda, exp.Comprehension)
+    return False
