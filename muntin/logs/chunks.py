@@ -1,32 +1,39 @@
 """Pieces of log files as Arrow tables of fields, still as text where the format is text.
 
 A work order names a byte range of a file (row groups of a Parquet file). A line belongs to
-the range in which it starts, so ranges that touch give every line exactly once. Compressed
-files cannot be entered in the middle: their order is the whole file, read piece by piece.
+the range in which it starts, so ranges that touch give every line exactly once. A gzip file
+cannot be entered in the middle: its ranges are whole members, read piece by piece. A row of
+CSV is a line: a quote that is left open spoils its own row, never those after it.
 """
 
 from __future__ import annotations
 
+import csv
 import gzip
 import io
+import re
 import zlib
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO, cast
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet
+from numpy.typing import NDArray
 
 from muntin.errors import InputError
+from muntin.logs.files import Mark, open_marked
 from muntin.model import Format
 
 PIECE_BYTES = 16 << 20
 LINE = "line"
-_LINE_BYTES = 64 << 10
-_MARK = b"\xef\xbb\xbf"
+_LONGEST_LINE = 64 << 20
+_BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+_VIEW_BYTES = 12  # Arrow keeps strings up to this size in the view itself
 
 
 @dataclass(frozen=True)
@@ -39,6 +46,7 @@ class WorkOrder:
     start: int
     end: int
     since: int | None = None
+    mark: Mark | None = None
 
 
 @dataclass(frozen=True)
@@ -51,132 +59,233 @@ class Chunk:
     broken: dict[int, str]
 
 
+@dataclass(frozen=True)
+class _Piece:
+    """Whole lines from byte `start` on: some text, and the rest of its last line."""
+
+    start: int
+    text: bytes
+    rest: bytes
+
+    @property
+    def size(self) -> int:
+        return len(self.text) + len(self.rest)
+
+
 def is_gzip(path: Path | str) -> bool:
     return str(path).endswith(".gz")
 
 
-def read_chunks(order: WorkOrder, format_: Format, columns: list[str]) -> Iterator[Chunk]:
+def read_chunks(
+    order: WorkOrder, format_: Format, columns: list[str], piece_bytes: int = PIECE_BYTES
+) -> Generator[Chunk, None, None]:
     """The chunks of a work order. A file that cannot be read on raises InputError."""
-    path = Path(order.path)
     try:
-        if format_.kind == "parquet":
-            yield from _row_groups(path, order, columns)
-        elif is_gzip(path):
-            with gzip.open(path, "rb") as file:
-                yield from _pieces(file, order, format_)
-        else:
-            with path.open("rb") as file:
-                yield from _pieces(file, order, format_)
+        with open_marked(Path(order.path), order.mark) as file:
+            if format_.kind == "parquet":
+                yield from _row_groups(file.name, order, columns)
+            elif format_.kind == "csv":
+                yield from _csv_chunks(file, order, format_, piece_bytes)
+            else:
+                for piece in _pieces(file, order, piece_bytes):
+                    yield Chunk(_lines(piece), piece.start, piece.size, {})
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
-        raise InputError(f"{path} is not a readable gzip file: {error}") from error
-    except pa.ArrowException as error:
-        raise InputError(f"{path} is not a readable {format_.kind} file: {error}") from error
+        raise InputError(f"{order.path} is not a readable gzip file: {error}") from error
+    except (pa.ArrowException, csv.Error) as error:
+        raise InputError(f"{order.path} is not a readable {format_.kind} file: {error}") from error
     except OSError as error:
-        raise InputError(f"{path} cannot be read: {error.strerror or error}") from error
+        raise InputError(f"{order.path} cannot be read: {error.strerror or error}") from error
 
 
-def _row_groups(path: Path, order: WorkOrder, columns: list[str]) -> Iterator[Chunk]:
-    file = pyarrow.parquet.ParquetFile(path)
-    for group in range(order.start, min(order.end, file.num_row_groups)):
-        size = file.metadata.row_group(group).total_byte_size
-        yield Chunk(file.read_row_groups([group], columns=columns), group, size, {})
+def _row_groups(path: str, order: WorkOrder, columns: list[str]) -> Iterator[Chunk]:
+    with pyarrow.parquet.ParquetFile(path) as file:
+        for group in range(order.start, order.end):
+            size = file.metadata.row_group(group).total_byte_size
+            yield Chunk(file.read_row_groups([group], columns=columns), group, size, {})
 
 
-def _pieces(file: BinaryIO, order: WorkOrder, format_: Format) -> Iterator[Chunk]:
-    names = _csv_names(file, format_) if format_.kind == "csv" else None
-    end = None if is_gzip(order.path) else order.end
-    position = _first_line_start(file, order.start)
-    carried = b""  # read already, but belongs to the next piece
+def _pieces(file: BinaryIO, order: WorkOrder, piece_bytes: int) -> Iterator[_Piece]:
+    """The lines of a range, a bounded number of bytes at once unless a line is longer."""
+    if is_gzip(order.path):
+        file.seek(order.start)
+        with gzip.GzipFile(fileobj=_UpTo(file, order.end)) as text:
+            yield from _cut(cast(BinaryIO, text), order.path, order.start, None, piece_bytes)
+    else:
+        start = _first_line_start(file, order.start)
+        yield from _cut(file, order.path, start, order.end, piece_bytes)
+
+
+def _cut(
+    file: BinaryIO, path: str, position: int, end: int | None, piece_bytes: int
+) -> Iterator[_Piece]:
     while end is None or position < end:
-        room = PIECE_BYTES if end is None else min(PIECE_BYTES, end - position)
-        text = carried + file.read(room + _LINE_BYTES - len(carried))
-        if not text:
+        text = file.read(piece_bytes if end is None else min(piece_bytes, end - position))
+        if not text and end is None:
             return
-        cut = _line_end(text, room)
-        while cut > len(text):
-            more = file.read(_LINE_BYTES)
-            text += more
-            cut = _line_end(text, room) if more else len(text)
-        yield _chunk(memoryview(text)[:cut], position, names, format_)
-        position += cut
-        carried = text[cut:]
+        if not text:
+            raise InputError(f"{path} shrank to {position} bytes while it was read")
+        rest = b"" if text.endswith(b"\n") else _rest_of_line(file, path)
+        yield _Piece(position, text, rest)
+        position += len(text) + len(rest)
 
 
-def _line_end(text: bytes, room: int) -> int:
-    """The end of the line that crosses `room`; past the text where it is not there yet."""
-    if len(text) <= room:
+class _UpTo(io.RawIOBase):
+    """A file up to a byte: what is appended while it is read belongs to the next order."""
+
+    def __init__(self, file: BinaryIO, end: int) -> None:
+        self._file = file
+        self._end = end
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        room = memoryview(buffer)
+        text = self._file.read(min(len(room), max(0, self._end - self._file.tell())))
+        room[: len(text)] = text
         return len(text)
-    found = text.find(b"\n", room - 1)
-    return found + 1 if found >= 0 else len(text) + 1
 
 
 def _first_line_start(file: BinaryIO, start: int) -> int:
     """The first line that starts at or after `start`."""
     if start == 0:
-        file.seek(0)
-        return 0
-    file.seek(start - 1)
-    return start - 1 + len(file.readline())
+        return file.seek(0)
+    position = file.seek(start - 1)
+    while text := file.readline(PIECE_BYTES):
+        position += len(text)
+        if text.endswith(b"\n"):
+            break
+    return position
 
 
-def _chunk(text: memoryview, start: int, names: list[str] | None, format_: Format) -> Chunk:
-    size = len(text)
-    clean = _clean(text, start)
-    if names is None:
-        return Chunk(pa.table({LINE: split_lines(clean)}), start, size, {})
-    body = bytes(clean)
-    if start == 0 and format_.header:
-        body = body[body.index(b"\n") + 1 :] if b"\n" in body else b""
-    table, broken = split_csv(body, names, format_.delimiter)
-    return Chunk(table, start, size, broken)
+def _rest_of_line(file: BinaryIO, path: str) -> bytes:
+    rest = file.readline(_LONGEST_LINE)
+    if len(rest) == _LONGEST_LINE:
+        raise InputError(f"{path} has a line of more than {_LONGEST_LINE >> 20} MB; is it a log?")
+    return rest
 
 
-def _clean(text: memoryview, start: int) -> memoryview:
-    """UTF-8 without byte order mark and carriage returns; usually the text as it is."""
-    whole = text.obj
-    assert isinstance(whole, bytes)
-    if start == 0 and whole.startswith(_MARK):
-        text = text[len(_MARK) :]
-    if b"\r" in whole:
-        text = memoryview(bytes(text).replace(b"\r\n", b"\n"))
-    return text if whole.isascii() else memoryview(_utf8(bytes(text)))
+def _lines(piece: _Piece) -> pa.Table:
+    """The lines that are not blank, without their ends; only a line cut in two is copied."""
+    cut = piece.text.rfind(b"\n") + 1
+    parts = [memoryview(piece.text)[:cut], memoryview(piece.text[cut:] + piece.rest)]
+    parts = [part for part in parts if part]
+    if piece.start == 0 and parts[0][:3] == _BYTE_ORDER_MARK:
+        parts[0] = parts[0][3:]
+    ascii_ = piece.text.isascii() and piece.rest.isascii()
+    lines = [split_lines(part) if ascii_ else _split_any(part) for part in parts]
+    return pa.table({LINE: pa.chunked_array(lines, pa.string_view())})
 
 
-def _utf8(text: bytes) -> bytes:
-    """Bytes that are not UTF-8 become U+FFFD, as in every viewer of logs."""
+def _split_any(text: memoryview) -> pa.Array:
+    """Lines of text that may not be UTF-8: wrong bytes become U+FFFD, as in viewers of logs."""
+    lines = split_lines(text)
     try:
-        text.decode("utf-8")
-    except UnicodeDecodeError:
-        return text.decode("utf-8", "replace").encode()
-    return text
+        lines.validate(full=True)
+    except pa.ArrowInvalid:
+        return split_lines(memoryview(_utf8(bytes(text))))
+    return lines
 
 
 def split_lines(text: memoryview) -> pa.Array:
-    """The lines that are not blank, without copying the text."""
-    ends = np.flatnonzero(np.frombuffer(text, np.uint8) == 0x0A)
-    complete = not text or text[-1] == 0x0A
-    offsets = np.zeros(len(ends) + (1 if complete else 2), np.int64)
-    offsets[1 : len(ends) + 1] = ends + 1
-    if not complete:
-        offsets[-1] = len(text)
-    buffers = (pa.py_buffer(offsets), pa.py_buffer(text))
-    lines = pa.LargeStringArray.from_buffers(len(offsets) - 1, *buffers)
-    blank = np.diff(offsets) == 1
-    return lines.filter(pa.array(~blank)) if blank.any() else lines
+    """The lines that are not blank, as views into the text."""
+    data = np.frombuffer(text, np.uint8)
+    ends = np.flatnonzero(data == 0x0A)
+    if len(data) and data[-1] != 0x0A:
+        ends = np.append(ends, len(data))
+    starts = np.zeros_like(ends)
+    starts[1:] = ends[:-1] + 1
+    ends -= data[ends - 1] == 0x0D
+    full = ends > starts
+    if not full.all():
+        starts, ends = starts[full], ends[full]
+    views = pa.py_buffer(_views(data, starts, ends - starts))
+    return pa.Array.from_buffers(pa.string_view(), len(starts), [None, views, pa.py_buffer(text)])
+
+
+def _views(
+    data: NDArray[np.uint8], starts: NDArray[np.int64], sizes: NDArray[np.int64]
+) -> NDArray[np.int32]:
+    """Arrow's string views: size, first four bytes, buffer and offset, or the string itself."""
+    views = np.zeros((len(starts), 4), np.int32)
+    views[:, 0], views[:, 3] = sizes, starts
+    short = sizes <= _VIEW_BYTES
+    every_four = np.ndarray(max(0, len(data) - 3), np.int32, data, strides=(1,))
+    views[~short, 1] = every_four[starts[~short]]
+    if short.any():
+        column = np.arange(_VIEW_BYTES)
+        inside = column < sizes[short, None]
+        letters = np.zeros(inside.shape, np.uint8)
+        letters[inside] = data[(starts[short, None] + column)[inside]]
+        views[short, 1:] = letters.view(np.int32)
+    return views
+
+
+def _utf8(text: bytes) -> bytes:
+    return text if text.isascii() else text.decode("utf-8", "replace").encode()
+
+
+def _csv_chunks(
+    file: BinaryIO, order: WorkOrder, format_: Format, piece_bytes: int
+) -> Iterator[Chunk]:
+    names = _csv_names(file, order.path, format_)
+    for piece in _pieces(file, order, piece_bytes):
+        text = _utf8(piece.text + piece.rest)
+        if piece.start == 0:
+            text = text.removeprefix(_BYTE_ORDER_MARK)
+            text = text.partition(b"\n")[2] if format_.header else text
+        fields, broken = split_csv(text, names, format_.delimiter)
+        yield Chunk(fields, piece.start, piece.size, broken)
 
 
 def split_csv(text: bytes, names: list[str], delimiter: str) -> tuple[pa.Table, dict[int, str]]:
-    """Every field as text; rows with another number of fields are told apart."""
+    """Every field as text; lines that are not one row of as many fields are told apart."""
+    if b"\r" in text:
+        text = text.replace(b"\r\n", b"\n").removesuffix(b"\r")
+    table, broken = _parse_csv(text, names, delimiter)
+    if b'"' not in text and b"\r" not in text:
+        return table, broken
+    lines = [line for line in text.split(b"\n") if line]
+    # A row that spans lines leaves fewer rows than lines, unless there is no line after it.
+    as_many = table.num_rows + len(broken) == len(lines)
+    if b"\r" not in text and as_many and (not lines or _row(delimiter).fullmatch(lines[-1])):
+        return table, broken
+    return _split_lines_of_csv(lines, names, delimiter)
+
+
+def _split_lines_of_csv(
+    lines: list[bytes], names: list[str], delimiter: str
+) -> tuple[pa.Table, dict[int, str]]:
+    row = _row(delimiter)
+    whole = [i for i, line in enumerate(lines) if row.fullmatch(line)]
+    table, broken = _parse_csv(b"\n".join(lines[i] for i in whole), names, delimiter)
+    spanning = sorted(set(range(len(lines))) - set(whole))
+    found = {i: lines[i].decode() for i in spanning}
+    found |= {whole[i]: text for i, text in broken.items()}
+    return table, found
+
+
+@cache
+def _row(delimiter: str) -> re.Pattern[bytes]:
+    """A line that is a row by itself: no quote left open, no carriage return outside quotes."""
+    other = b"[^\r" + re.escape(delimiter.encode()) + b"]*+"
+    field = b'(?:"(?:[^"]++|"")*+"' + other + b'|(?!")' + other + b")"
+    return re.compile(field + b"(?:" + re.escape(delimiter.encode()) + field + b")*+")
+
+
+def _parse_csv(text: bytes, names: list[str], delimiter: str) -> tuple[pa.Table, dict[int, str]]:
     broken: dict[int, str] = {}
 
     def on_invalid(row: pyarrow.csv.InvalidRow) -> str:
-        broken[(row.number or 1) - 1] = row.text
+        broken[row.number - 1] = row.text
         return "skip"
 
-    if not text.strip():
+    if not text.endswith(b"\n"):
+        text += b"\n"  # else Arrow takes a last field that is empty for a quoted one
+    if not text.strip(b"\n"):
         return pa.table({name: pa.array([], pa.string()) for name in names}), broken
     table = pyarrow.csv.read_csv(
-        io.BytesIO(text),
+        pa.BufferReader(text),
         pyarrow.csv.ReadOptions(column_names=names, use_threads=False, block_size=len(text) + 1),
         pyarrow.csv.ParseOptions(
             delimiter=delimiter, newlines_in_values=True, invalid_row_handler=on_invalid
@@ -191,10 +300,11 @@ def split_csv(text: bytes, names: list[str], delimiter: str) -> tuple[pa.Table, 
     return table, broken
 
 
-def _csv_names(file: BinaryIO, format_: Format) -> list[str]:
+def _csv_names(file: BinaryIO, path: str, format_: Format) -> list[str]:
     """Names of a CSV file's fields; fields past the header's are column8, column9 and so on."""
     file.seek(0)
-    return csv_names([file.readline(), file.readline()], format_)
+    text = cast(BinaryIO, gzip.GzipFile(fileobj=file)) if is_gzip(path) else file
+    return csv_names([_rest_of_line(text, path), _rest_of_line(text, path)], format_)
 
 
 def csv_names(first_lines: list[bytes], format_: Format) -> list[str]:
@@ -205,7 +315,5 @@ def csv_names(first_lines: list[bytes], format_: Format) -> list[str]:
 
 
 def _csv_row(line: bytes, delimiter: str) -> list[str]:
-    import csv
-
-    text = _utf8(line.removeprefix(_MARK)).decode().rstrip("\r\n")
+    text = _utf8(line.removeprefix(_BYTE_ORDER_MARK)).decode().rstrip("\r\n")
     return next(csv.reader([text], delimiter=delimiter), [])

@@ -1,47 +1,24 @@
-"""Which bytes of which files come next.
+"""Which bytes of which files come next: unread bytes cut into batches, and batches into lanes.
 
-A file is known by its device, inode and first bytes, so that it stays itself when renamed and
-is new when its inode is used again. Positions only ever describe bytes that were handed out
-in an earlier batch; saving them with the results of that batch makes restarts exact.
+Positions only ever describe bytes that were handed out in an earlier batch; saving them with
+the results of that batch makes restarts exact.
 """
 
 from __future__ import annotations
 
-import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
-
-import pyarrow as pa
-import pyarrow.parquet
 
 from muntin.errors import InputError
-from muntin.logs.chunks import PIECE_BYTES, WorkOrder, is_gzip
-from muntin.logs.patterns import PathPattern
+from muntin.logs.chunks import PIECE_BYTES, WorkOrder
+from muntin.logs.files import FilePosition
+from muntin.logs.watch import Unread, Watch
 from muntin.model import Stream
 
+__all__ = ["BATCH_BYTES", "Batch", "FilePosition", "Lane", "Tail"]
+
 BATCH_BYTES = 512 << 20
-_HEAD_BYTES = 256
-_SETTLED_SECONDS = 2.0
-_GZIP_RATIO = 8
-
-
-@dataclass(frozen=True)
-class FilePosition:
-    """How far one file has been read: bytes, or row groups of a Parquet file."""
-
-    source: str
-    path: str
-    device: int
-    inode: int
-    position: int = 0
-    head_size: int = 0
-    head_crc: int = 0
-
-    @property
-    def key(self) -> tuple[int, int]:
-        return self.device, self.inode
-
+_LEAST_SHARE = 1 << 20
 
 Lane = tuple[WorkOrder, ...]  # orders of one source, to be read one after another
 
@@ -58,17 +35,23 @@ class Batch:
     notes: tuple[str, ...] = ()
 
 
-NOTHING = Batch((), (), 0, 0, frozenset())
-
-
 @dataclass(frozen=True)
-class _Readable:
-    """A file with the end up to which it can be read now."""
+class _Taken:
+    """An order, and what it was made of."""
 
-    file: FilePosition
-    end: int
-    weight: int
-    modified: float
+    order: WorkOrder
+    unread: Unread
+
+    @property
+    def bytes(self) -> int:
+        return (self.order.end - self.order.start) * self.unread.unit_bytes
+
+    def split(self, room: int) -> Iterator[WorkOrder]:
+        """Orders of about `room` bytes each."""
+        start, end = self.order.start, self.order.end
+        step = end - start if self.unread.whole else max(1, room // self.unread.unit_bytes)
+        for at in range(start, end, step):
+            yield replace(self.order, start=at, end=min(end, at + step))
 
 
 class Tail:
@@ -84,178 +67,71 @@ class Tail:
         tasks: int = 1,
     ) -> None:
         self._stream = stream
-        self._patterns = [PathPattern(text) for text in stream.patterns]
-        self._follow = follow
-        self._positions = {p.key: p for p in positions}
+        self._watch = Watch(stream, follow, positions)
         self._batch_bytes = batch_bytes
         self._piece_bytes = piece_bytes
         self._tasks = tasks
 
     def require_files(self) -> None:
         """Refuses patterns that match nothing at all."""
-        if not any(True for pattern in self._patterns for _ in pattern.find()):
-            wanted = " or ".join(f"'{pattern.text}'" for pattern in self._patterns)
+        if not self._watch.matches():
+            wanted = " or ".join(f"'{text}'" for text in self._stream.patterns)
             raise InputError(f"stream '{self._stream.name}': no file matches {wanted}")
 
     def next_batch(self, now: float, in_order: bool) -> Batch:
         """What to read next. `in_order` keeps each source in one lane, as lateness needs."""
-        notes: list[str] = []
-        readable = [r for r in self._readable(now, notes) if r.end > r.file.position]
-        readable.sort(key=lambda r: (r.file.source, r.modified, r.file.path))
-        total = sum(r.weight for r in readable)
-        by_source: list[list[WorkOrder]] = []
-        taken_bytes = 0
-        behind = set()
-        for source, files in _by_source(readable):
-            share = self._share(sum(r.weight for r in files), total)
-            orders: list[WorkOrder] = []
-            for r in files:
-                if share <= 0:
-                    behind.add(source)
-                    break
-                end = self._cut(r, share)
-                if end < r.end:
-                    behind.add(source)
-                orders.append(self._order(r.file, end))
-                used = r.weight * (end - r.file.position) // (r.end - r.file.position)
-                share -= used
-                taken_bytes += used
-                self._positions[r.file.key] = replace(r.file, position=end)
-            by_source.append(orders)
-        lanes = tuple(self._lanes(by_source, taken_bytes, in_order))
-        positions = tuple(self._positions.values())
-        left = total - taken_bytes
-        return Batch(lanes, positions, taken_bytes, left, frozenset(behind), tuple(notes))
+        self._watch.look(now)
+        sources = _by_source(self._watch.unread())
+        shares = _shares({s: sum(u.bytes for u in files) for s, files in sources.items()},
+                         self._batch_bytes)  # fmt: skip
+        taken = [list(self._take(files, shares[source])) for source, files in sources.items()]
+        taken = [orders for orders in taken if orders]
+        left = self._watch.unread()
+        return Batch(
+            lanes=tuple(self._lanes(taken, in_order)),
+            positions=self._watch.positions,
+            bytes=sum(t.bytes for orders in taken for t in orders),
+            remaining=sum(u.bytes for u in left),
+            behind=frozenset(u.file.source for u in left),
+            notes=self._watch.notes(),
+        )
 
-    def _lanes(self, by_source: list[list[WorkOrder]], size: int, in_order: bool) -> Iterator[Lane]:
+    def _take(self, files: Sequence[Unread], share: int) -> Iterator[_Taken]:
+        for unread in files:
+            if share <= 0:
+                return
+            order = self._watch.hand_out(unread, unread.cut(share))
+            if order is not None:
+                taken = _Taken(order, unread)
+                share -= taken.bytes
+                yield taken
+
+    def _lanes(self, taken: Sequence[Sequence[_Taken]], in_order: bool) -> Iterator[Lane]:
         """One lane a source, or as many as keep every task busy where order does not matter."""
         if in_order:
-            yield from (tuple(orders) for orders in by_source)
+            yield from (tuple(t.order for t in orders) for orders in taken)
             return
         # A task costs tens of milliseconds before its first byte, so few and long ones win.
+        size = sum(t.bytes for orders in taken for t in orders)
         room = max(self._piece_bytes, -(-size // self._tasks))
-        for order in (order for orders in by_source for order in orders):
-            step = order.end - order.start if self._whole(order.path) else room
-            for start in range(order.start, order.end, step):
-                yield (replace(order, start=start, end=min(order.end, start + step)),)
-
-    def _share(self, weight: int, total: int) -> int:
-        """A source's part of the batch: sources advance evenly, so that panes can close."""
-        return max(self._piece_bytes, self._batch_bytes * weight // max(1, total))
-
-    def _cut(self, r: _Readable, share: int) -> int:
-        if self._whole(r.file.path):
-            return r.end
-        return min(r.end, r.file.position + share)
-
-    def _whole(self, path: str) -> bool:
-        return is_gzip(path) or self._stream.format.kind == "parquet"
-
-    def _order(self, file: FilePosition, end: int) -> WorkOrder:
-        return WorkOrder(self._stream.name, file.source, file.path, file.position, end)
-
-    def _readable(self, now: float, notes: list[str]) -> Iterator[_Readable]:
-        seen = set()
-        for pattern in self._patterns:
-            for path, source in pattern.find():
-                found = self._look(path, source, now, notes)
-                if found is not None and found.file.key not in seen:
-                    seen.add(found.file.key)
-                    yield found
-        for key in [k for k in self._positions if k not in seen]:
-            renamed = self._renamed(self._positions[key])
-            found = self._look(renamed, "", now, notes) if renamed else None
-            if found is not None:
-                yield found
-            elif not renamed:
-                gone = self._positions.pop(key)
-                if self._follow:
-                    notes.append(f"{gone.path} is gone")
-
-    def _look(self, path: Path, source: str, now: float, notes: list[str]) -> _Readable | None:
-        try:
-            stat = path.stat()
-            file = self._identify(path, source, stat.st_dev, stat.st_ino, stat.st_size, notes)
-            if self._follow and self._whole(str(path)) and now - stat.st_mtime < _SETTLED_SECONDS:
-                return None
-            end, weight = self._end(path, file, stat.st_size)
-        except FileNotFoundError:
-            return None  # rotated away between listing and looking; the next look finds it
-        except (OSError, pa.ArrowException) as error:
-            message = f"{path} cannot be read: {getattr(error, 'strerror', None) or error}"
-            if self._stream.on_bad_row == "fail":
-                raise InputError(message) from error
-            notes.append(message)
-            return None
-        self._positions[file.key] = file
-        return _Readable(file, end, weight, stat.st_mtime)
-
-    def _identify(
-        self, path: Path, source: str, device: int, inode: int, size: int, notes: list[str]
-    ) -> FilePosition:
-        known = self._positions.get((device, inode))
-        if known is None:
-            return self._new(path, source, device, inode, size)
-        if not self._whole(str(path)) and size < known.position:
-            notes.append(f"{path} was truncated; reading it from the start")
-            return self._new(path, known.source, device, inode, size)
-        if _head_crc(path, known.head_size) != known.head_crc:
-            notes.append(f"{path} has new content; reading it from the start")
-            return self._new(path, source or known.source, device, inode, size)
-        return replace(known, path=str(path))
-
-    def _new(self, path: Path, source: str, device: int, inode: int, size: int) -> FilePosition:
-        head = min(size, _HEAD_BYTES)
-        return FilePosition(source, str(path), device, inode, 0, head, _head_crc(path, head))
-
-    def _end(self, path: Path, file: FilePosition, size: int) -> tuple[int, int]:
-        """Up to where the file can be read now, and about how many bytes of text that is."""
-        if self._stream.format.kind == "parquet":
-            if file.position:
-                return file.position, 0
-            groups = pyarrow.parquet.ParquetFile(path).num_row_groups
-            return groups, size
-        if is_gzip(path):
-            return size, 0 if file.position else size * _GZIP_RATIO
-        end = _last_line_end(path, file.position, size) if self._follow else size
-        return end, end - file.position
-
-    def _renamed(self, file: FilePosition) -> Path | None:
-        """Where a file that no pattern matches any more has gone within its folder."""
-        folder = Path(file.path).parent
-        try:
-            for path in folder.iterdir():
-                stat = path.stat()
-                if (stat.st_dev, stat.st_ino) == file.key and path.is_file():
-                    return path
-        except OSError:
-            return None
-        return None
+        for orders in taken:
+            for t in orders:
+                yield from ((order,) for order in t.split(room))
 
 
-def _by_source(readable: list[_Readable]) -> Iterator[tuple[str, list[_Readable]]]:
-    grouped: dict[str, list[_Readable]] = {}
-    for r in readable:
-        grouped.setdefault(r.file.source, []).append(r)
-    yield from grouped.items()
+def _by_source(unread: Sequence[Unread]) -> dict[str, list[Unread]]:
+    grouped: dict[str, list[Unread]] = {}
+    for u in unread:
+        grouped.setdefault(u.file.source, []).append(u)
+    return grouped
 
 
-def _head_crc(path: Path, size: int) -> int:
-    if not size:
-        return 0
-    with path.open("rb") as file:
-        return zlib.crc32(file.read(size))
+def _shares(sizes: dict[str, int], batch_bytes: int) -> dict[str, int]:
+    """Each source's part of a batch: in proportion, so that all arrive at the same time.
 
-
-def _last_line_end(path: Path, start: int, size: int) -> int:
-    """The end of the last complete line in `[start, size)`, or `start` if there is none."""
-    with path.open("rb") as file:
-        end = size
-        while end > start:
-            begin = max(start, end - 65536)
-            file.seek(begin)
-            found = file.read(end - begin).rfind(b"\n")
-            if found >= 0:
-                return begin + found + 1
-            end = begin
-    return start
+    What a source has left at the end of a backlog is read at once, not in ever smaller parts.
+    """
+    least = min(_LEAST_SHARE, batch_bytes // max(1, len(sizes)))
+    shared = batch_bytes - least * len(sizes)
+    total = sum(sizes.values())
+    return {s: max(1, least + shared * size // total) for s, size in sizes.items()}
