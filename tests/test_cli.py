@@ -1,0 +1,148 @@
+"""The command line as a user meets it: right input, wrong input, formats."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+from muntin.cli import main
+
+SQL = """
+CREATE STREAM hits FROM '{folder}/logs/{{source}}.jsonl' FORMAT json TIMESTAMP ts{options};
+CREATE JOB paths AS SELECT path, count(*) AS n, avg(ms) AS ms FROM hits GROUP BY path WINDOW 1 MINUTE;
+CREATE JOB totals AS SELECT count(*) AS n FROM hits WINDOW 5 MINUTES;
+"""
+ROWS = [
+    {"ts": "2026-03-01T12:00:03Z", "path": "/a", "ms": 1},
+    {"ts": "2026-03-01T12:00:04Z", "path": "/b", "ms": 2},
+    {"ts": "2026-03-01T12:01:05Z", "path": "/a", "ms": 4},
+]
+
+
+@pytest.fixture
+def sql(tmp_path: Path) -> Path:
+    (tmp_path / "logs").mkdir()
+    write(tmp_path, [json.dumps(row) for row in ROWS])
+    return with_options(tmp_path, "")
+
+
+def write(folder: Path, lines: list[str]) -> None:
+    (folder / "logs" / "web-1.jsonl").write_text("".join(line + "\n" for line in lines))
+
+
+def with_options(folder: Path, options: str) -> Path:
+    file = folder / "jobs.sql"
+    file.write_text(SQL.format(folder=folder, options=options))
+    return file
+
+
+def muntin(capsys: pytest.CaptureFixture[str], *args: object) -> tuple[int, str, str]:
+    """Exit code, output and messages of one call."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sys, "argv", ["muntin", *map(str, args)])
+        patch.setenv("COLUMNS", "200")
+        code = 0
+        try:
+            main()
+        except SystemExit as done:
+            code = int(done.code or 0)
+    captured = capsys.readouterr()
+    return code, captured.out, " ".join(captured.err.split())
+
+
+def test_try_as_json(sql: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, err = muntin(capsys, "try", sql, "--job", "paths", "--format", "json")
+    assert (code, err) == (0, "")
+    assert json.loads(out.splitlines()[0]) == {
+        "job": "paths",
+        "window_start": "2026-03-01T12:00:00Z",
+        "window_end": "2026-03-01T12:01:00Z",
+        "path": "/a",
+        "n": 1,
+        "ms": 1.0,
+        "records_read": 2,
+        "records_bad": 0,
+        "records_late": 0,
+    }
+    assert len(out.splitlines()) == 3
+
+
+def test_try_as_csv_and_table(sql: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    _, out, _ = muntin(capsys, "try", sql, "--job", "totals", "--format", "csv")
+    assert out.splitlines() == [
+        "job,window_start,window_end,n,records_read,records_bad,records_late",
+        "totals,2026-03-01T12:00:00Z,2026-03-01T12:05:00Z,3,3,0,0",
+    ]
+    _, out, _ = muntin(capsys, "try", sql)
+    assert "2026-03-01 12:00:00 – 12:01:00 │ /a" in out
+    assert "totals" in out
+
+
+def test_bad_and_late_records_are_told(sql: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    late = json.dumps({"ts": "2026-03-01T11:58:00Z", "path": "/late", "ms": 1})
+    write(sql.parent, [*map(json.dumps, ROWS), "nonsense", late])
+    with_options(sql.parent, " SLACK 10 SECONDS")
+    code, out, err = muntin(capsys, "try", sql, "--job", "paths", "--format", "json")
+    assert code == 0
+    assert "/late" not in out
+    assert "a row does not fit stream 'hits'" in err
+    assert "nonsense" in err
+    assert "1 of 5 rows were bad" in err
+    assert "1 records came too late; SLACK 126 SECONDS would have kept them" in err
+    with_options(sql.parent, " SLACK 126 SECONDS")
+    _, out, _ = muntin(capsys, "try", sql, "--job", "paths", "--format", "json")
+    assert "/late" in out
+
+
+def test_bad_rows_can_be_refused(sql: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    write(sql.parent, [json.dumps(ROWS[0]), '{"ts": "never", "path": 1}'])
+    with_options(sql.parent, " ON BAD ROW FAIL")
+    code, out, err = muntin(capsys, "try", sql)
+    assert (code, out) == (1, "")
+    assert "error:" in err
+    assert '{"ts": "never", "path": 1}' in err
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("CREATE JOB j AS SELECT count(*) FROM hist WINDOW 1 HOUR", "unknown stream 'hist'"),
+        ("", "the file defines no job"),
+        (
+            "CREATE STREAM s FROM 'none/*.log' FORMAT json TIMESTAMP ts",
+            "no file with content matches",
+        ),
+    ],
+)
+def test_wrong_files_are_refused(
+    text: str, said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "wrong.sql").write_text(text)
+    code, out, err = muntin(capsys, "try", tmp_path / "wrong.sql")
+    assert (code, out) == (1, "")
+    assert said in err
+
+
+def test_wrong_arguments_are_refused(
+    sql: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert (
+        "unknown job 'nope'; the file defines paths, totals"
+        in muntin(capsys, "try", sql, "--job", "nope")[2]
+    )
+    assert "cannot be read: No such file" in muntin(capsys, "try", tmp_path / "none.sql")[2]
+    assert "--for: unknown unit 'parsecs'" in muntin(capsys, "run", sql, "--for", "3 parsecs")[2]
+    code, _, err = muntin(capsys, "results", "paths", "--state", tmp_path / "none")
+    assert code == 1
+    assert "no results of job 'paths'" in err
+    assert muntin(capsys, "fly")[0] == 2
+
+
+def test_explain_prints_every_stage(sql: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, _ = muntin(capsys, "explain", sql)
+    assert code == 0
+    for wanted in ("STREAM hits", "JOB paths", "pane", "cell", "compute", "merge", "finish"):
+        assert wanted in out
