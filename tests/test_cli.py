@@ -110,7 +110,7 @@ def test_bad_rows_can_be_refused(sql: Path, capsys: pytest.CaptureFixture[str]) 
     ("text", "said"),
     [
         ("CREATE JOB j AS SELECT count(*) FROM hist WINDOW 1 HOUR", "unknown stream 'hist'"),
-        ("", "the file defines no job"),
+        ("", "nothing is defined here"),
         (
             "CREATE STREAM s FROM 'none/*.log' FORMAT json TIMESTAMP ts",
             "no file with content matches",
