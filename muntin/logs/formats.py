@@ -1,7 +1,7 @@
 """Fields to records: typed columns and a position, or a null position for a bad row.
 
-All formats meet here. Text is cast strictly: a value that does not fit its column's type, or
-fits only by rounding, makes the row bad, never a different number.
+All formats meet here. Only the columns that are wanted are looked at, so a row is bad if one
+of those is wrong or if it has no time.
 """
 
 from __future__ import annotations
@@ -11,41 +11,43 @@ from collections.abc import Sequence
 from functools import cache
 
 from muntin.kernel.engine import describe, literal, quote
+from muntin.logs.casts import (
+    Cast,
+    cast_sql,
+    convert_sql,
+    json_cast_sql,
+    json_structure,
+    needs_written,
+)
 from muntin.logs.chunks import LINE
-from muntin.logs.regexes import group_names
+from muntin.logs.regexes import groups
 from muntin.model import POSITION, Column, Format, Stream
 
-_INTEGERS = ("TINYINT", "SMALLINT", "INTEGER", "INT", "BIGINT", "HUGEINT",
-             "UTINYINT", "USMALLINT", "UINTEGER", "UBIGINT", "UHUGEINT")  # fmt: skip
-_NESTED = ("STRUCT", "MAP", "JSON", "UNION")
-
+_QUOTED = r'(?:[^"\\]|\\.)*'
+_REQUEST = (
+    rf"(?P<request>(?P<method>[A-Za-z]+) (?P<path>{_QUOTED}?)(?: (?P<protocol>HTTP/[\d.]+))?"
+    rf"|{_QUOTED})"
+)
 _COMMON = (
     r"^(?P<host>\S+) (?P<ident>\S+) (?P<user>.+?) \[(?P<time>[^\]]+)\] "
-    r'"(?P<request>(?:[^"\\]|\\.)*)" (?P<status>\d{3}) (?P<bytes>\d+|-)'
+    rf'"{_REQUEST}" (?P<status>\d{{3}}) (?P<bytes>\d+|-)'
 )
-_COMBINED = _COMMON + r' "(?P<referer>(?:[^"\\]|\\.)*)" "(?P<agent>(?:[^"\\]|\\.)*)"'
+_COMBINED = rf'{_COMMON} "(?P<referer>{_QUOTED})" "(?P<agent>{_QUOTED})"'
 PATTERNS = {"common": _COMMON, "combined": _COMBINED}
 _WEB_TIME = "%d/%b/%Y:%H:%M:%S %z"
 TIMESTAMP_OF = {"common": '"time"', "combined": '"time"'}
 
-_WEB_COLUMNS = {
-    "host": "VARCHAR",
-    "ident": "VARCHAR",
-    "user": "VARCHAR",
-    "time": "TIMESTAMP",
-    "request": "VARCHAR",
-    "method": "VARCHAR",
-    "path": "VARCHAR",
-    "protocol": "VARCHAR",
-    "status": "INTEGER",
-    "bytes": "BIGINT",
-    "referer": "VARCHAR",
-    "agent": "VARCHAR",
-}
+_WEB_TYPES = {"time": "TIMESTAMP", "status": "INTEGER", "bytes": "BIGINT"}
+
+
+def _web_columns(kind: str) -> tuple[Column, ...]:
+    return tuple(Column(n, _WEB_TYPES.get(n, "VARCHAR")) for n in groups(PATTERNS[kind]) if n)
+
+
 FIXED_COLUMNS = {
     "text": (Column(LINE, "VARCHAR"),),
-    "common": tuple(Column(n, t) for n, t in list(_WEB_COLUMNS.items())[:10]),
-    "combined": tuple(Column(n, t) for n, t in _WEB_COLUMNS.items()),
+    "common": _web_columns("common"),
+    "combined": _web_columns("combined"),
 }
 
 
@@ -53,9 +55,9 @@ FIXED_COLUMNS = {
 def records_sql(stream: Stream, wanted: tuple[str, ...], present: frozenset[str]) -> str:
     """Over `fields`, in their order: the wanted columns and the position."""
     needed = needed_columns(stream, wanted)
-    typed = [f"{sql} AS {quote(c.name)}" for c, sql, _ in _typed(stream, needed, present)]
-    checks = [check for _, _, check in _typed(stream, needed, present) if check]
-    bad = " OR ".join(checks) or "false"
+    casts = {c.name: _cast(stream.format.kind, c, present) for c in needed}
+    typed = [f"{value} AS {quote(name)}" for name, (value, _) in casts.items()]
+    bad = " OR ".join(wrong for _, wrong in casts.values() if wrong) or "false"
     shown = "".join(f"{quote(c.name)}, " for c in needed if c.name in wanted)
     return (
         f"SELECT {shown}CASE WHEN NOT __bad THEN TRY({position_sql(stream)}) END AS {POSITION}\n"
@@ -76,82 +78,55 @@ def position_sql(stream: Stream) -> str:
     time = f"({stream.timestamp})"
     if kind == "VARCHAR":
         return f"epoch_us(CAST({time} AS TIMESTAMP WITH TIME ZONE))"
+    if kind == "TIMESTAMP_NS":  # epoch_us would round up, perhaps into the next window
+        return f"floor_div(epoch_ns({time}), 1000)"
     if kind.startswith(("TIMESTAMP", "DATE")):
         return f"epoch_us({time})"
-    exact = f"CAST({time} AS DECIMAL(38, 6))"
+    whole = kind in ("BIGINT", "INTEGER", "UBIGINT", "UINTEGER")
+    number = f"CAST({time} AS {'BIGINT' if whole else 'DECIMAL(38, 6)'})"
     scales = ((1e11, "* 1000000"), (1e14, "* 1000"), (1e17, "* 1"))
-    cases = " ".join(f"WHEN abs({time}) < {limit:.0f} THEN {exact} {by}" for limit, by in scales)
-    return f"CAST(floor(CASE {cases} ELSE {exact} / 1000 END) AS BIGINT)"
+    cases = " ".join(f"WHEN abs({number}) < {limit:.0f} THEN {number} {by}" for limit, by in scales)
+    if whole:
+        return f"CASE {cases} ELSE floor_div({number}, 1000) END"
+    return f"CAST(floor(CASE {cases} ELSE {number} / 1000 END) AS BIGINT)"
+
+
+def groups_sql(pattern: str) -> str:
+    """A struct of all groups of a line, which are all empty where the line does not match."""
+    named = [name or f"__group{number}" for number, name in enumerate(groups(pattern), start=1)]
+    return f"regexp_extract({LINE}, {literal(pattern)}, [{', '.join(map(literal, named))}])"
 
 
 def _fields_sql(format_: Format, needed: list[Column]) -> str:
     if format_.kind == "json":
-        structure = {c.name: _json_type(c.type) for c in needed}
-        return (
-            f"SELECT unnest(TRY(from_json({LINE}, {literal(json.dumps(structure))}))) FROM fields"
-        )
+        return _json_fields_sql(needed)
     if format_.kind in ("regex", "combined", "common"):
-        pattern = format_.pattern or PATTERNS[format_.kind]
-        return f"SELECT unnest({_groups_sql(pattern)}) FROM fields"
+        return f"SELECT unnest({groups_sql(format_.pattern or PATTERNS[format_.kind])}) FROM fields"
     return "SELECT * FROM fields"
 
 
-def _groups_sql(pattern: str) -> str:
-    """A struct of all groups, which is all empty where the line does not match."""
-    import re
-
-    count = re.compile(pattern).groups
-    names = {number: name for name, number in group_names(pattern).items()}
-    listed = ", ".join(literal(names.get(i, f"__group{i}")) for i in range(1, count + 1))
-    return f"regexp_extract({LINE}, {literal(pattern)}, [{listed}])"
+def _json_fields_sql(needed: list[Column]) -> str:
+    shaped = {c.name: json_structure(c.type) for c in needed}
+    written = {c.name: "VARCHAR" for c in needed if needs_written(c.type)}
+    both = f", {_from_json_sql(written)} AS __written" if written else ""
+    return f"SELECT unnest({_from_json_sql(shaped)}){both} FROM fields"
 
 
-def _json_type(kind: str) -> str:
-    return kind if kind.endswith("]") or kind.startswith(_NESTED) else "VARCHAR"
+def _from_json_sql(structure: dict[str, str]) -> str:
+    return f"TRY(from_json({LINE}, {literal(json.dumps(structure))}))"
 
 
-def _typed(
-    stream: Stream, needed: list[Column], present: frozenset[str]
-) -> list[tuple[Column, str, str | None]]:
-    """For each column: its value, and the condition under which the value is wrong."""
-    kind = stream.format.kind
-    found: list[tuple[Column, str, str | None]] = []
-    for column in needed:
-        if kind in ("combined", "common"):
-            text = _web_field_sql(column.name)
-        elif kind in ("csv", "parquet") and column.name not in present:
-            text = "NULL"
-        elif kind == "regex":
-            text = f"nullif({quote(column.name)}, '')"
-        else:
-            text = quote(column.name)
-        if kind == "parquet" or (kind == "json" and _json_type(column.type) != "VARCHAR"):
-            found.append((column, f"CAST({text} AS {column.type})", None))
-        else:
-            found.append((column, *_cast_sql(text, column.type)))
-    return found
-
-
-def _web_field_sql(name: str) -> str:
-    if name == "time":
-        return f'epoch_us(try_strptime("time", {literal(_WEB_TIME)}))'
-    parts = {"method": 1, "path": 2, "protocol": 3}
-    if name in parts:
-        return f"nullif(split_part(request, ' ', {parts[name]}), '')"
-    return f"nullif(nullif({quote(name)}, '-'), '')"
-
-
-def _cast_sql(text: str, kind: str) -> tuple[str, str | None]:
-    if kind == "VARCHAR":
-        return text, None
-    if text.startswith("epoch_us("):
-        return f"make_timestamp({text})", None
-    if kind == "TIMESTAMP":
-        value = f"make_timestamp(epoch_us(TRY_CAST({text} AS TIMESTAMP WITH TIME ZONE)))"
-    else:
-        value = f"TRY_CAST({text} AS {kind})"
-    wrong = f"({text} IS NOT NULL AND {value} IS NULL)"
-    if kind in _INTEGERS:
-        rounded = f"(contains({text}, '.') AND TRY_CAST({text} AS DOUBLE) <> {value})"
-        wrong = f"({wrong} OR {rounded})"
-    return value, wrong
+def _cast(format_: str, column: Column, present: frozenset[str]) -> Cast:
+    """The column's value, and the condition under which the field is wrong."""
+    name = quote(column.name)
+    if format_ == "json":
+        return json_cast_sql(name, f"__written.{name}", column.type)
+    if format_ in ("csv", "parquet") and column.name not in present:
+        return f"CAST(NULL AS {column.type})", None
+    if format_ == "parquet":
+        return convert_sql(name, column.type)
+    if format_ in ("combined", "common"):
+        if column.name == "time":
+            return f"make_timestamp(epoch_us(try_strptime({name}, {literal(_WEB_TIME)})))", None
+        return cast_sql(f"nullif(nullif({name}, '-'), '')", column.type)
+    return cast_sql(f"nullif({name}, '')" if format_ == "regex" else name, column.type)

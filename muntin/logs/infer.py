@@ -1,131 +1,201 @@
-"""Columns of a stream that declares none, from a sample of its files."""
+"""Columns of a stream that declares none, from a sample of its files.
+
+A type is taken only if every sampled value has it and would be written the same way again:
+007 is a text, as is an integer too long for its type.
+"""
 
 from __future__ import annotations
 
-import gzip
+import json
+import re
 import tempfile
-from collections.abc import Iterator
-from itertools import islice
+from contextlib import closing
 from pathlib import Path
 
 import duckdb
 import pyarrow as pa
 import pyarrow.parquet
 
-from muntin.errors import InputError
-from muntin.kernel.engine import connection, literal, quote
-from muntin.logs import formats
-from muntin.logs.chunks import csv_names, is_gzip, split_csv
+from muntin.errors import EngineError, InputError
+from muntin.kernel.engine import connection, literal, quote, run
+from muntin.logs.chunks import LINE, WorkOrder, read_chunks
+from muntin.logs.formats import FIXED_COLUMNS, groups_sql
 from muntin.logs.patterns import PathPattern
-from muntin.logs.regexes import group_names
+from muntin.logs.regexes import groups
 from muntin.model import Column, Stream
 
 _FILES = 8
-_LINES = 2000
-_CANDIDATES = ("BIGINT", "DOUBLE", "BOOLEAN", "TIMESTAMP")
+_ROWS = 2000
+_BYTES = 1 << 20
+
+# How values of each type are written, the narrowest type first. An integer of more than 15
+# digits would not come back from a double.
+_SHAPES = {
+    "BIGINT": r"-?(0|[1-9]\d*)",
+    "HUGEINT": r"-?(0|[1-9]\d*)",
+    "DOUBLE": r"[+-]?((0|[1-9]\d{0,14})|(0|[1-9]\d*)?(\.\d*([eE][+-]?\d+)?|[eE][+-]?\d+)"
+    r"|(?i:nan|inf|infinity))",
+    "BOOLEAN": r"(?i:true|false)",
+    "TIMESTAMP": r"\d{4}-\d{1,2}-\d{1,2}([ T].*)?",
+}
 
 
 def infer_columns(stream: Stream) -> tuple[Column, ...]:
-    """Names and types from the first lines of the first files."""
+    """Names and types from the first rows of a few files."""
     kind = stream.format.kind
-    if kind in formats.FIXED_COLUMNS:
-        return formats.FIXED_COLUMNS[kind]
-    paths = [path for text in stream.patterns for path, _ in PathPattern(text).find()]
-    paths = [path for path in paths if path.stat().st_size]
-    if not paths:
-        raise InputError(
-            f"stream '{stream.name}': no file with content matches {' or '.join(stream.patterns)}; "
-            f"start when there is one, or declare the columns: CREATE STREAM {stream.name} (…)"
-        )
+    if kind in FIXED_COLUMNS:
+        return FIXED_COLUMNS[kind]
+    paths = _some(_paths_with_content(stream))
     if kind == "parquet":
-        return _parquet_columns(paths[0])
+        return _parquet_columns(paths[-1])
+    fields = _sample(stream, paths)
     if kind == "csv":
-        return _csv_columns(stream, paths[0])
-    lines = list(_sample(paths))
-    if kind == "json":
-        return _json_columns(stream, lines)
-    return _regex_columns(stream, lines)
+        return _narrowed(fields.select([name for name in fields.column_names if name]))
+    return _json_columns(stream, fields) if kind == "json" else _regex_columns(stream, fields)
 
 
-def _sample(paths: list[Path]) -> Iterator[bytes]:
-    for path in paths[:_FILES]:
+def _paths_with_content(stream: Stream) -> list[Path]:
+    paths = [path for text in stream.patterns for path, _ in PathPattern(text).find()]
+    found = [path for path in paths if path.exists() and path.stat().st_size]
+    if not found:
+        raise _no_content(stream)
+    return found
+
+
+def _no_content(stream: Stream) -> InputError:
+    return InputError(
+        f"stream '{stream.name}': no file with content matches {' or '.join(stream.patterns)}; "
+        f"start when there is one, or declare the columns: CREATE STREAM {stream.name} (…)"
+    )
+
+
+def _some(paths: list[Path]) -> list[Path]:
+    """A few files, spread evenly: neighbours are often of one server."""
+    last = len(paths) - 1
+    return [paths[i] for i in sorted({last * step // (_FILES - 1) for step in range(_FILES)})]
+
+
+def _sample(stream: Stream, paths: list[Path]) -> pa.Table:
+    """The first rows of the files that can be read; the others are told of when they are due."""
+    rows: list[pa.Table] = []
+    refused: list[InputError] = []
+    for path in paths:
         try:
-            with gzip.open(path, "rb") if is_gzip(path) else path.open("rb") as file:
-                yield from islice(file, _LINES)
-        except (OSError, EOFError, gzip.zlib.error) as error:
-            raise InputError(f"{path} cannot be read: {error}") from error
+            rows.append(_first_rows(stream, path))
+        except InputError as error:
+            if stream.on_bad_row == "fail":
+                raise
+            refused.append(error)
+    if not rows:
+        raise refused[0]
+    fields = pa.concat_tables(rows, promote_options="default")
+    if not fields.column_names:
+        raise _no_content(stream)
+    return fields
 
 
-def _json_columns(stream: Stream, lines: list[bytes]) -> tuple[Column, ...]:
-    con = connection()
-    with tempfile.NamedTemporaryFile(suffix=".json") as file:
-        file.writelines(lines)
-        file.flush()
-        options = "format='newline_delimited', ignore_errors=true, map_inference_threshold=-1"
-        sql = f"DESCRIBE SELECT * FROM read_json({literal(file.name)}, {options})"
-        try:
-            rows = con.execute(sql).fetchall()
-        except duckdb.Error as error:
-            raise InputError(f"stream '{stream.name}': no JSON objects found: {error}") from error
-    return tuple(Column(str(name), _json_inferred(str(kind))) for name, kind, *_ in rows)
+def _first_rows(stream: Stream, path: Path) -> pa.Table:
+    order = WorkOrder(stream.name, "", str(path), 0, path.stat().st_size)
+    with closing(read_chunks(order, stream.format, [], _BYTES)) as chunks:
+        fields = next((chunk.fields.slice(0, _ROWS) for chunk in chunks), pa.table({}))
+    known = [name.lower() for name in fields.column_names]
+    twice = [name for name in fields.column_names if name and known.count(name.lower()) > 1]
+    if twice:
+        raise InputError(f"{path} names two columns '{twice[-1]}' in its first line")
+    return fields
 
 
-def _json_inferred(kind: str) -> str:
-    if kind in ("BIGINT", "DOUBLE", "BOOLEAN", "TIMESTAMP") or kind.endswith(("]", ")")):
-        return kind
-    if kind.startswith("TIMESTAMP") or kind == "DATE":
-        return "TIMESTAMP"
-    return {"JSON": "JSON", "UBIGINT": "UBIGINT", "HUGEINT": "HUGEINT"}.get(kind, "VARCHAR")
-
-
-def _csv_columns(stream: Stream, path: Path) -> tuple[Column, ...]:
-    lines = list(_sample([path]))
-    names = csv_names(lines[:2], stream.format)
-    body = b"".join(lines[1:] if stream.format.header else lines)
-    table, _ = split_csv(body.replace(b"\r\n", b"\n"), names, stream.format.delimiter)
-    return _narrowed(table)
-
-
-def _regex_columns(stream: Stream, lines: list[bytes]) -> tuple[Column, ...]:
+def _regex_columns(stream: Stream, fields: pa.Table) -> tuple[Column, ...]:
     pattern = stream.format.pattern or ""
-    names = list(group_names(pattern))
-    table = pa.table({"line": [line.decode("utf-8", "replace").rstrip("\r\n") for line in lines]})
-    con = connection()
-    con.register("fields", table)
-    try:
-        struct = f"SELECT unnest({formats._groups_sql(pattern)}) FROM fields"
-        shown = ", ".join(f"nullif({quote(n)}, '') AS {quote(n)}" for n in names)
-        parsed = con.sql(f"SELECT {shown} FROM ({struct})").to_arrow_table()
-    except duckdb.Error as error:
-        raise InputError(f"stream '{stream.name}': {error}") from error
-    finally:
-        con.unregister("fields")
+    shown = ", ".join(f"nullif({quote(n)}, '') AS {quote(n)}" for n in groups(pattern) if n)
+    sql = f"SELECT {shown} FROM (SELECT unnest({groups_sql(pattern)}) FROM fields)"
+    parsed = run(sql, {"fields": fields}, f"looking at stream '{stream.name}'")
     if all(column.null_count == len(column) for column in parsed.columns):
-        raise InputError(
-            f"stream '{stream.name}': the regular expression matches none of the first "
-            f"{len(lines)} lines, for example: {lines[0][:200].decode('utf-8', 'replace').strip()}"
-        )
+        raise _nothing_like(stream, "matches the regular expression", fields)
     return _narrowed(parsed)
+
+
+def _nothing_like(stream: Stream, expected: str, fields: pa.Table) -> InputError:
+    lines = fields[LINE].to_pylist() or ["(blank)"]
+    return InputError(
+        f"stream '{stream.name}': none of the first {len(lines)} lines {expected}, "
+        f"for example: {lines[0][:200]}"
+    )
 
 
 def _narrowed(table: pa.Table) -> tuple[Column, ...]:
     """The narrowest type that holds every sampled value of each text column."""
-    con = connection()
-    con.register("fields", table)
-    try:
-        return tuple(Column(n, _narrowest(con, n)) for n in table.column_names)
-    finally:
-        con.unregister("fields")
+    values = [
+        pa.table({"place": pa.repeat(place, table.num_rows), "value": column.cast(pa.string())})
+        for place, column in enumerate(table.columns)
+    ]
+    fits = ", ".join(f"{_fits_sql(kind)} AS {kind}" for kind in _SHAPES)
+    sql = f"SELECT place, {fits} FROM fields WHERE value IS NOT NULL GROUP BY place"
+    rows = run(sql, {"fields": pa.concat_tables(values)}, "looking at columns").to_pylist()
+    kinds = {row["place"]: [kind for kind in _SHAPES if row[kind]] for row in rows}
+    return tuple(
+        Column(name, (kinds.get(place) or ["VARCHAR"])[0])
+        for place, name in enumerate(table.column_names)
+    )
 
 
-def _narrowest(con: duckdb.DuckDBPyConnection, name: str) -> str:
-    for kind in _CANDIDATES:
-        _, wrong = formats._cast_sql(quote(name), kind)
-        sql = f"SELECT count({quote(name)}), count(*) FILTER (WHERE {wrong}) FROM fields"
-        row = con.execute(sql).fetchone()
-        if row is not None and row[0] and not row[1]:
-            return kind
-    return "VARCHAR"
+def _fits_sql(kind: str) -> str:
+    shape = f"regexp_full_match(value, {literal(_SHAPES[kind])})"
+    return f"bool_and({shape} AND TRY_CAST(value AS {kind}) IS NOT NULL)"
+
+
+def _json_columns(stream: Stream, fields: pa.Table) -> tuple[Column, ...]:
+    """DuckDB's own inference over the lines that are objects; numbers are looked at again.
+
+    It calls integers of both signs a HUGEINT, and long ones a DOUBLE.
+    """
+    sql = f"SELECT {LINE} FROM fields WHERE coalesce(TRY(json_type({LINE})) = 'OBJECT', false)"
+    objects = run(sql, {"fields": fields}, f"looking at stream '{stream.name}'")
+    if not objects.num_rows:
+        raise _nothing_like(stream, "is a JSON object", fields)
+    kinds = _json_kinds(stream, objects)
+    numbers = [n for n, kind in kinds.items() if kind in ("BIGINT", "HUGEINT", "UBIGINT", "DOUBLE")]
+    numbers += _scalar_fields(objects, [name for name, kind in kinds.items() if kind == "JSON"])
+    if numbers:
+        written = literal(json.dumps(dict.fromkeys(numbers, "VARCHAR")))
+        sql = f"SELECT unnest(from_json({LINE}, {written})) FROM fields"
+        texts = run(sql, {"fields": objects}, f"looking at stream '{stream.name}'")
+        kinds |= {column.name: column.type for column in _narrowed(texts)}
+    return tuple(Column(name, kind) for name, kind in kinds.items())
+
+
+def _json_kinds(stream: Stream, objects: pa.Table) -> dict[str, str]:
+    with tempfile.NamedTemporaryFile("w", encoding="utf-8", suffix=".json") as file:
+        file.writelines(f"{line}\n" for line in objects[LINE].to_pylist())
+        file.flush()
+        options = "format='newline_delimited', records=true, map_inference_threshold=-1"
+        sql = f"DESCRIBE SELECT * FROM read_json({literal(file.name)}, {options})"
+        try:
+            rows = connection().execute(sql).fetchall()
+        except duckdb.Error as error:
+            raise InputError(f"stream '{stream.name}': no columns found: {error}") from error
+    return {str(name): _settled(str(kind)) for name, kind, *_ in rows}
+
+
+def _scalar_fields(objects: pa.Table, names: list[str]) -> list[str]:
+    """Fields that hold texts and numbers in turn, but never objects."""
+    if not names:
+        return []
+    nested = [f"bool_or({_json_type_sql(name)} IN ('OBJECT', 'ARRAY'))" for name in names]
+    sql = f"SELECT unnest([{', '.join(nested)}]) AS nested FROM fields"
+    found = run(sql, {"fields": objects}, "looking at columns")["nested"].to_pylist()
+    return [name for name, is_nested in zip(names, found, strict=True) if not is_nested]
+
+
+def _json_type_sql(name: str) -> str:
+    pointer = "/" + name.replace("~", "~0").replace("/", "~1")
+    return f"json_type({LINE}, {literal(pointer)})"
+
+
+def _settled(kind: str) -> str:
+    """Times in UTC whatever their offset, and text for what only looks special."""
+    kind = re.sub(r"\bTIMESTAMP( WITH TIME ZONE|_\w+)?|\bDATE\b", "TIMESTAMP", kind)
+    return re.sub(r'"NULL"|\bTIME\b|\bUUID\b', "VARCHAR", kind)
 
 
 def _parquet_columns(path: Path) -> tuple[Column, ...]:
@@ -133,10 +203,9 @@ def _parquet_columns(path: Path) -> tuple[Column, ...]:
         empty = pyarrow.parquet.ParquetFile(path).schema_arrow.empty_table()
     except (pa.ArrowException, OSError) as error:
         raise InputError(f"{path} is not a readable parquet file: {error}") from error
-    con = connection()
-    con.register("fields", empty)
     try:
-        rows = con.execute("DESCRIBE SELECT * FROM fields").fetchall()
-    finally:
-        con.unregister("fields")
-    return tuple(Column(str(name), str(kind)) for name, kind, *_ in rows)
+        rows = run("DESCRIBE SELECT * FROM fields", {"fields": empty}, f"looking at {path}")
+    except EngineError as error:
+        raise InputError(f"{path}: {error.reason}") from error
+    kinds = zip(rows["column_name"].to_pylist(), rows["column_type"].to_pylist(), strict=True)
+    return tuple(Column(name, kind) for name, kind in kinds)

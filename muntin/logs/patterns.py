@@ -15,8 +15,8 @@ _SOURCE = "{source}"
 
 class PathPattern:
     def __init__(self, text: str) -> None:
-        if not text:
-            raise ValueError("the file pattern is empty")
+        if not Path(text).name:
+            raise ValueError("the file pattern names no file")
         if text.count(_SOURCE) > 1:
             raise ValueError("the file pattern names {source} more than once")
         if re.search(r"[{}]", text.replace(_SOURCE, "")):
@@ -39,6 +39,8 @@ class PathPattern:
 
     def source_of(self, path: Path) -> str | None:
         """The source a path belongs to, or None where the pattern does not match."""
+        if not path.is_relative_to(self.root):
+            return None
         below = path.relative_to(self.root).as_posix()
         match = self._regex.fullmatch(below)
         if match is None:

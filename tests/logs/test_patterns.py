@@ -1,0 +1,106 @@
+"""Patterns find files and name their sources."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from muntin.logs.patterns import PathPattern
+
+
+def found(folder: Path, pattern: str) -> dict[str, str]:
+    """Paths below the folder that match, with their sources."""
+    hits = PathPattern(str(folder / pattern)).find()
+    return {path.relative_to(folder).as_posix(): source for path, source in hits}
+
+
+@pytest.fixture
+def logs(tmp_path: Path) -> Path:
+    for name in (
+        "web1/access.log",
+        "web1/access.log.1",
+        "web2/access.log",
+        "web2/error.log",
+        "web2/old/access.log",
+        "app-ünï.log",
+        "app-b[1].log",
+        "what?.log",
+        "whats.log",
+    ):
+        path = tmp_path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.touch()
+    return tmp_path
+
+
+def test_source_is_a_folder(logs: Path) -> None:
+    assert found(logs, "{source}/access.log*") == {
+        "web1/access.log": "web1",
+        "web1/access.log.1": "web1",
+        "web2/access.log": "web2",
+    }
+
+
+def test_source_is_part_of_a_name(logs: Path) -> None:
+    assert found(logs, "app-{source}.log") == {"app-ünï.log": "ünï", "app-b[1].log": "b[1]"}
+    assert found(logs, "web*/{source}.log") == {
+        "web1/access.log": "access",
+        "web2/access.log": "access",
+        "web2/error.log": "error",
+    }
+
+
+def test_without_source_each_file_is_one(logs: Path) -> None:
+    assert found(logs, "web*/access.log") == {
+        "web1/access.log": "web1/access.log",
+        "web2/access.log": "web2/access.log",
+    }
+    assert found(logs, "web2/error.log") == {"web2/error.log": "error.log"}
+
+
+def test_only_star_is_wild(logs: Path) -> None:
+    assert list(found(logs, "app-b[1].log")) == ["app-b[1].log"]
+    assert list(found(logs, "what?.log")) == ["what?.log"]
+    assert found(logs, "app-[a-z].log") == {}
+
+
+def test_star_stays_within_a_part(logs: Path) -> None:
+    assert "web2/old/access.log" not in found(logs, "*/access.log")
+    assert list(found(logs, "*/*/access.log")) == ["web2/old/access.log"]
+
+
+def test_folders_and_missing_folders_match_nothing(logs: Path) -> None:
+    assert found(logs, "web1") == {}
+    assert found(logs, "nowhere/*.log") == {}
+
+
+def test_relative_patterns(logs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(logs / "web1")
+    for pattern in ("access.log", "./access.log", "../web1/acc*.log", "acc*s.log"):
+        assert [source for _, source in PathPattern(pattern).find()] == ["access.log"]
+    assert [source for _, source in PathPattern("../{source}/error.log").find()] == ["web2"]
+
+
+def test_source_of() -> None:
+    pattern = PathPattern("logs/{source}/*.log")
+    assert pattern.source_of(Path("logs/web1/a.log")) == "web1"
+    assert pattern.source_of(Path("logs/web1/a.txt")) is None
+    assert pattern.source_of(Path("other/web1/a.log")) is None
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "names no file"),
+        (".", "names no file"),
+        ("/", "names no file"),
+        ("{source}/{source}.log", "more than once"),
+        ("{host}/a.log", "only hold {source} in braces"),
+        ("{source/a.log", "only hold {source} in braces"),
+        ("logs/**/a.log", "'\\*\\*' is not possible"),
+    ],
+)
+def test_refused(text: str, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        PathPattern(text)
