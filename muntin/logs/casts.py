@@ -24,7 +24,7 @@ _INTEGERS = ("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT",
 def cast_sql(text: str, kind: str) -> Cast:
     """A value of a scalar type, from the text of a field."""
     name = str(_type(kind))
-    if name == "VARCHAR":
+    if is_text(name):
         return text, None
     if _is_decimal(name):
         return _decimal_sql(f"TRY_CAST({text} AS {_exact_type(name)})", text, name)
@@ -40,6 +40,10 @@ def cast_sql(text: str, kind: str) -> Cast:
         wrong = f"CASE WHEN CAST({value} AS VARCHAR) = {text} THEN false ELSE {wrong} OR {rest} END"
         wrong = f"({text} IS NOT NULL AND {wrong})"
     return value, wrong
+
+
+def is_text(kind: str) -> bool:
+    return str(_type(kind)) == "VARCHAR"
 
 
 def convert_sql(column: str, kind: str) -> Cast:

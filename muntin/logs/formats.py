@@ -15,6 +15,7 @@ from muntin.logs.casts import (
     Cast,
     cast_sql,
     convert_sql,
+    is_text,
     json_cast_sql,
     json_structure,
     needs_written,
@@ -129,4 +130,6 @@ def _cast(format_: str, column: Column, present: frozenset[str]) -> Cast:
         if column.name == "time":
             return f"make_timestamp(epoch_us(try_strptime({name}, {literal(_WEB_TIME)})))", None
         return cast_sql(f"nullif(nullif({name}, '-'), '')", column.type)
-    return cast_sql(f"nullif({name}, '')" if format_ == "regex" else name, column.type)
+    if format_ == "regex" or (format_ == "csv" and not is_text(column.type)):
+        return cast_sql(f"nullif({name}, '')", column.type)
+    return cast_sql(name, column.type)

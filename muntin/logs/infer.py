@@ -20,7 +20,7 @@ from muntin.errors import EngineError, InputError
 from muntin.kernel.engine import connection, literal, quote, run
 from muntin.logs.chunks import LINE, WorkOrder, read_chunks
 from muntin.logs.formats import FIXED_COLUMNS, groups_sql
-from muntin.logs.patterns import PathPattern
+from muntin.logs.patterns import path_patterns
 from muntin.logs.regexes import groups
 from muntin.model import Column, Stream
 
@@ -50,12 +50,12 @@ def infer_columns(stream: Stream) -> tuple[Column, ...]:
         return _parquet_columns(paths[-1])
     fields = _sample(stream, paths)
     if kind == "csv":
-        return _narrowed(fields.select([name for name in fields.column_names if name]))
+        return _narrowed(fields)
     return _json_columns(stream, fields) if kind == "json" else _regex_columns(stream, fields)
 
 
 def _paths_with_content(stream: Stream) -> list[Path]:
-    paths = [path for text in stream.patterns for path, _ in PathPattern(text).find()]
+    paths = [path for pattern in path_patterns(stream.patterns) for path, _ in pattern.find()]
     found = [path for path in paths if path.exists() and path.stat().st_size]
     if not found:
         raise _no_content(stream)
@@ -98,8 +98,9 @@ def _first_rows(stream: Stream, path: Path) -> pa.Table:
     order = WorkOrder(stream.name, "", str(path), 0, path.stat().st_size)
     with closing(read_chunks(order, stream.format, [], _BYTES)) as chunks:
         fields = next((chunk.fields.slice(0, _ROWS) for chunk in chunks), pa.table({}))
+    fields = fields.select([i for i, name in enumerate(fields.column_names) if name])
     known = [name.lower() for name in fields.column_names]
-    twice = [name for name in fields.column_names if name and known.count(name.lower()) > 1]
+    twice = [name for name in fields.column_names if known.count(name.lower()) > 1]
     if twice:
         raise InputError(f"{path} names two columns '{twice[-1]}' in its first line")
     return fields
@@ -130,7 +131,7 @@ def _narrowed(table: pa.Table) -> tuple[Column, ...]:
         for place, column in enumerate(table.columns)
     ]
     fits = ", ".join(f"{_fits_sql(kind)} AS {kind}" for kind in _SHAPES)
-    sql = f"SELECT place, {fits} FROM fields WHERE value IS NOT NULL GROUP BY place"
+    sql = f"SELECT place, {fits} FROM fields WHERE value <> '' GROUP BY place"
     rows = run(sql, {"fields": pa.concat_tables(values)}, "looking at columns").to_pylist()
     kinds = {row["place"]: [kind for kind in _SHAPES if row[kind]] for row in rows}
     return tuple(

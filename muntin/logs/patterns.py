@@ -1,20 +1,22 @@
 """File patterns: `*` within a path part, `{source}` for the part that names the server.
 
 A file of a pattern without `{source}` is a source of its own, named by its path below the
-pattern's fixed folders: two growing files must never make each other's records late.
+folder that all patterns of the stream share: two growing files must never make each other's
+records late.
 """
 
 from __future__ import annotations
 
+import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 _SOURCE = "{source}"
 
 
 class PathPattern:
-    def __init__(self, text: str) -> None:
+    def __init__(self, text: str, below: Path | None = None) -> None:
         if not Path(text).name:
             raise ValueError("the file pattern names no file")
         if text.count(_SOURCE) > 1:
@@ -27,6 +29,7 @@ class PathPattern:
         parts = Path(text).parts
         wild = next((i for i, p in enumerate(parts) if "*" in p or _SOURCE in p), len(parts) - 1)
         self.root = Path(*parts[:wild]) if wild else Path()
+        self._below = self.root if below is None else below
         self._parts = parts[wild:]
         self._regex = re.compile("/".join(_part_regex(part) for part in self._parts))
 
@@ -41,11 +44,13 @@ class PathPattern:
         """The source a path belongs to, or None where the pattern does not match."""
         if not path.is_relative_to(self.root):
             return None
-        below = path.relative_to(self.root).as_posix()
-        match = self._regex.fullmatch(below)
+        match = self._regex.fullmatch(path.relative_to(self.root).as_posix())
         if match is None:
             return None
-        return match["source"] if _SOURCE in self.text else below
+        if _SOURCE in self.text:
+            return match["source"]
+        below = path.is_relative_to(self._below)
+        return (path.relative_to(self._below) if below else path).as_posix()
 
     def _walk(self, folder: Path, parts: tuple[str, ...]) -> Iterator[Path]:
         glob = parts[0].replace("[", "[[]").replace(_SOURCE, "*")
@@ -55,6 +60,14 @@ class PathPattern:
                     yield from self._walk(path, parts[1:])
             elif path.is_file():
                 yield path
+
+
+def path_patterns(texts: Sequence[str]) -> list[PathPattern]:
+    """The patterns of one stream, which give no two files the same name by chance."""
+    roots = [PathPattern(text).root for text in texts]
+    mixed = len({root.is_absolute() for root in roots}) > 1
+    below = Path() if mixed else Path(os.path.commonpath(roots))
+    return [PathPattern(text, below) for text in texts]
 
 
 def _part_regex(part: str) -> str:

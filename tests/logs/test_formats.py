@@ -253,6 +253,18 @@ def test_csv_with_tabs_and_more_fields_than_its_header(tmp_path: Path) -> None:
     ]
 
 
+def test_csv_with_everything_in_quotes(tmp_path: Path) -> None:
+    path = written(tmp_path, '"t","n","s"\n"1700000000","5","x"\n"1700000000","",""\n')
+    rows = records(path, "", "FORMAT csv TIMESTAMP t")
+    assert [(row["n"], row["s"]) for row in rows] == [(5, "x"), (None, "")]
+    assert None not in positions(rows)
+
+
+def test_csv_with_fields_that_have_no_name(tmp_path: Path) -> None:
+    path = written(tmp_path, ",t,\n0,1700000000,x\n")
+    assert records(path, "", "FORMAT csv TIMESTAMP t") == [{"t": 1700000000, POSITION: EPOCH_US}]
+
+
 def test_csv_without_header(tmp_path: Path) -> None:
     path = written(tmp_path, "1700000000;a\n1700000001;b\n")
     stream = "FORMAT csv (HEADER false, DELIMITER ';') TIMESTAMP column1"

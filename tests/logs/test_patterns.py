@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from muntin.logs.patterns import PathPattern
+from muntin.logs.patterns import PathPattern, path_patterns
 
 
 def found(folder: Path, pattern: str) -> dict[str, str]:
@@ -80,6 +80,22 @@ def test_relative_patterns(logs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for pattern in ("access.log", "./access.log", "../web1/acc*.log", "acc*s.log"):
         assert [source for _, source in PathPattern(pattern).find()] == ["access.log"]
     assert [source for _, source in PathPattern("../{source}/error.log").find()] == ["web2"]
+
+
+def test_files_of_several_patterns_are_told_apart(
+    logs: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def sources(*texts: str) -> list[str]:
+        return [source for pattern in path_patterns(texts) for _, source in pattern.find()]
+
+    monkeypatch.chdir(logs)
+    assert sources("web1/*.log", "web2/acc*.log") == ["web1/access.log", "web2/access.log"]
+    assert sources("web2/*.log", "web2/old/*.log")[1:] == ["error.log", "old/access.log"]
+    assert sources("*1/*.log", "web2/{source}.log") == ["web1/access.log", "access", "error"]
+    assert sources("what?.log", "web2/e*.log") == ["what?.log", "web2/error.log"]
+    mixed = f"{logs}/web1/*.log"
+    assert sources(mixed, "web2/e*.log") == [f"{logs}/web1/access.log", "web2/error.log"]
+    assert sources("web1/*.log") == ["access.log"]
 
 
 def test_source_of() -> None:
