@@ -325,26 +325,30 @@ def taxi() -> Expected:
 
 
 def retail() -> Expected:
-    paths = sorted(map(str, Path("data/retail").glob("*.csv")))
-    lines_ = [r for p in paths for r in csv_records(p, lambda row: utc(row["InvoiceDate"]))]
+    rows: list[Row] = []
+    lines_: list[Record] = []
+    for path in sorted(map(str, Path("data/retail").glob("*.csv"))):
+        lines_ += csv_records(path, lambda row: utc(row["InvoiceDate"]))
     sales = [
         Record(r.time, (r.fields, int(r.fields["Quantity"]), Decimal(r.fields["UnitPrice"])))
         for r in lines_
-        if not r.fields["InvoiceNo"].startswith("C")
+        if not r.fields["InvoiceNo"].startswith("C") and float(r.fields["UnitPrice"]) > 0
     ]
-
-    def finish(product: str, group: Group) -> Row:
-        return {
-            "product": product,
-            "description": min((s["Description"] for s, _, _ in group if s["Description"])),
-            "sold": sum(quantity for _, quantity, _ in group),
-            "pounds": sum(quantity * price for _, quantity, price in group),
-            "invoices": distinct(s["InvoiceNo"] for s, _, _ in group),
-        }
-
-    priced = (sale for sale in sales if sale.fields[2] > 0)
-    windows = grouped(priced, lambda sale: sale[0]["StockCode"], 7 * DAY, DAY)
-    rows = rows_of(windows, finish, lambda row: (-row["pounds"], row["product"]), 10)
+    windows = grouped(sales, lambda sale: sale[0]["StockCode"], 7 * DAY, DAY)
+    for start, products in windows.items():
+        earned = {name: sum(n * price for _, n, price in products[name]) for name in products}
+        for name in sorted(earned, key=lambda name: (-earned[name], name))[:10]:
+            group = products[name]
+            rows.append(
+                {
+                    "window_start": start,
+                    "product": name,
+                    "description": min(s["Description"] for s, _, _ in group if s["Description"]),
+                    "sold": sum(n for _, n, _ in group),
+                    "pounds": earned[name],
+                    "invoices": distinct(s["InvoiceNo"] for s, _, _ in group),
+                }
+            )
     return Expected(rows, len(lines_))
 
 

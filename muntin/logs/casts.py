@@ -32,14 +32,14 @@ def cast_sql(text: str, kind: str) -> Cast:
     if name.startswith("TIMESTAMP"):  # a plain cast would drop the offset and take infinity
         utc = f"make_timestamp(epoch_us(TRY_CAST({text} AS TIMESTAMP WITH TIME ZONE)))"
         value = utc if name == "TIMESTAMP" else f"CAST({utc} AS {name})"
-    wrong = f"({text} IS NOT NULL AND {value} IS NULL)"
-    if name in _INTEGERS:
-        # DuckDB rounds 1.5 to 2. Nearly all integers read back as they were written, and the
-        # slow question is asked of the others only.
-        rest = f"coalesce(TRY_CAST({text} AS DECIMAL(38, {_spare_digits(name)})) % 1 <> 0, true)"
-        wrong = f"CASE WHEN CAST({value} AS VARCHAR) = {text} THEN false ELSE {wrong} OR {rest} END"
-        wrong = f"({text} IS NOT NULL AND {wrong})"
-    return value, wrong
+    if name not in _INTEGERS:
+        return value, f"({text} IS NOT NULL AND {value} IS NULL)"
+    # DuckDB rounds 1.5 to 2. Nearly all integers read back as they were written, and the slow
+    # question is asked of the others only.
+    rounded = f"coalesce(TRY_CAST({text} AS DECIMAL(38, {_spare_digits(name)})) % 1 <> 0, true)"
+    same = f"CAST({value} AS VARCHAR) = {text}"
+    asked = f"CASE WHEN {same} THEN false ELSE {value} IS NULL OR {rounded} END"
+    return value, f"({text} IS NOT NULL AND {asked})"
 
 
 def is_text(kind: str) -> bool:
