@@ -224,11 +224,8 @@ class Pipeline:
         found = {}
         for name, job in self.jobs.items():
             panes = self.progress.ledger.panes(job.window.pane_us)
-            emitted = self._emitted(job)
             last = horizon // job.window.pane_us
-            ends = [
-                e for e in job.window.ends(panes) if e <= last and (emitted is None or e > emitted)
-            ]
+            ends = job.window.ends(panes, self._emitted(job), last)
             if ends:
                 found[name] = ends
         return found

@@ -31,10 +31,6 @@ class WindowSpec:
         """Panes between the starts of two windows."""
         return self.slide_us // self.pane_us
 
-    @property
-    def tumbling(self) -> bool:
-        return self.range_us == self.slide_us
-
     def first_end(self, pane: int) -> int:
         """The end of the earliest window that holds the pane."""
         return ((pane - self.length) // self.step + 1) * self.step + self.length
@@ -43,20 +39,23 @@ class WindowSpec:
         """The end of the latest window that holds the pane."""
         return pane // self.step * self.step + self.length
 
-    def ends(self, panes: Iterable[int]) -> list[int]:
-        """The ends of all windows that hold at least one of the panes, in order."""
-        found: set[int] = set()
+    def ends(self, panes: Iterable[int], after: int | None, upto: int) -> list[int]:
+        """The ends in `(after, upto]` of windows that hold one of the panes, both in order.
+
+        Jumps over stretches without panes: one record with a wrong year costs nothing.
+        """
+        found: list[int] = []
+        next_end = None if after is None else self.oldest_pane(after) + self.length
         for pane in panes:
-            found.update(range(self.first_end(pane), self.last_end(pane) + 1, self.step))
-        return sorted(found)
+            first = self.first_end(pane)
+            start = first if next_end is None else max(first, next_end)
+            found.extend(range(start, min(self.last_end(pane), upto) + 1, self.step))
+            next_end = found[-1] + self.step if found else next_end
+        return found
 
     def oldest_pane(self, emitted: int) -> int:
         """The first pane of the earliest window that ends after `emitted`."""
         return ((emitted - self.length) // self.step + 1) * self.step
-
-    def end_at(self, position_us: int) -> int:
-        """The latest window end at or before the position, as a pane number."""
-        return position_us // self.pane_us
 
     def bounds_us(self, end: int) -> tuple[int, int]:
         return (end - self.length) * self.pane_us, end * self.pane_us

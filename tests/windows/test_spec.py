@@ -1,0 +1,70 @@
+"""Panes and windows against the definition: window k is [k * slide, k * slide + range)."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from muntin.windows.spec import WindowSpec
+
+
+@st.composite
+def specs(draw: st.DrawFn) -> WindowSpec:
+    slide = draw(st.integers(1, 40))
+    return WindowSpec(draw(st.integers(slide, 200)), slide)
+
+
+def ends_holding(spec: WindowSpec, pane: int) -> list[int]:
+    """By brute force: ends, in panes, of every window that holds the pane."""
+    low, high = pane * spec.pane_us, (pane + 1) * spec.pane_us
+    around = range(low // spec.slide_us - spec.length - 2, high // spec.slide_us + 2)
+    starts = [k * spec.slide_us for k in around]
+    return [
+        (start + spec.range_us) // spec.pane_us
+        for start in starts
+        if start <= low and high <= start + spec.range_us
+    ]
+
+
+@given(spec=specs(), pane=st.integers(-500, 500))
+def test_first_and_last_window_of_a_pane(spec: WindowSpec, pane: int) -> None:
+    ends = ends_holding(spec, pane)
+    assert (spec.first_end(pane), spec.last_end(pane)) == (ends[0], ends[-1])
+
+
+@given(
+    spec=specs(),
+    panes=st.lists(st.integers(-300, 300), max_size=8, unique=True).map(sorted),
+    after=st.one_of(st.none(), st.integers(-400, 400)),
+    upto=st.integers(-400, 600),
+)
+def test_ends_of_windows_with_panes(
+    spec: WindowSpec, panes: list[int], after: int | None, upto: int
+) -> None:
+    every = {end for pane in panes for end in ends_holding(spec, pane)}
+    wanted = sorted(e for e in every if e <= upto and (after is None or e > after))
+    assert spec.ends(panes, after, upto) == wanted
+
+
+@given(spec=specs(), emitted=st.integers(-500, 500))
+def test_the_oldest_pane_still_needed(spec: WindowSpec, emitted: int) -> None:
+    needed = [
+        pane
+        for pane in range(emitted - 300, emitted + 300)
+        if any(end > emitted for end in ends_holding(spec, pane))
+    ]
+    assert spec.oldest_pane(emitted) == needed[0]
+
+
+@given(spec=specs(), pane=st.integers(-500, 500))
+def test_bounds_are_whole_panes(spec: WindowSpec, pane: int) -> None:
+    for end in ends_holding(spec, pane):
+        start_us, end_us = spec.bounds_us(end)
+        assert end_us - start_us == spec.range_us
+        assert start_us % spec.slide_us == 0
+        assert start_us <= pane * spec.pane_us < end_us
+
+
+def test_far_apart_panes_cost_nothing() -> None:
+    spec = WindowSpec(3_600_000_000, 1_000_000)
+    assert len(spec.ends([0, 10**12], None, 2 * 10**12)) == 7200
