@@ -86,4 +86,4 @@ def _drain(tail: Tail, pipeline: Pipeline, note: Callable[[str], None]) -> Itera
         for text in pipeline.read(batch, now):
             note(text)
         final = not batch.remaining
-        yield from pipeline.emit(batch, now, final).windows
+        yield from pipeline.emit(now, final, behind=batch.behind).windows

@@ -18,6 +18,7 @@ from rich.table import Table
 
 from muntin.language.durations import describe
 
+_UNCUT = 1000  # columns of a table that goes into a file or a pipe
 _COUNTS = ("records_read", "records_bad", "records_late")
 
 
@@ -42,7 +43,8 @@ class RowWriter:
         elif self._format is OutputFormat.CSV:
             self._csv(job, rows)
         else:
-            Console(file=self._out).print(rich_table(job, rows))
+            width = None if self._out.isatty() else _UNCUT
+            Console(file=self._out, width=width).print(rich_table(job, rows))
         self._out.flush()
 
     def _csv(self, job: str, rows: pa.Table) -> None:

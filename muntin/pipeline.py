@@ -191,9 +191,14 @@ class Pipeline:
             self._count_late(report)
             self.progress.ledger.add(report.tallies)
 
-    def emit(self, batch: Batch, now: float, final: bool, save: bool = False) -> Emission:
-        """The windows that are due after a batch; `final` when nothing more will come."""
-        due = self.due(self._horizon(batch.behind, now, final))
+    def emit(
+        self, now: float, final: bool, save: bool = False, behind: frozenset[str] = frozenset()
+    ) -> Emission:
+        """The windows that are due after a batch; `final` when nothing more will come.
+
+        Sources that are `behind` have more to be read at once, and so hold windows back.
+        """
+        due = self.due(self._horizon(behind, now, final))
         if not due and not save:
             return Emission()
         answer = self.collection.answer(due, save)

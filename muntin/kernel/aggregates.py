@@ -120,11 +120,14 @@ def _count_if(to: Expander, call: Call) -> str:
 
 def _sum(to: Expander, call: Call) -> str:
     (x,) = call.args
-    kind = to.type_of(f"sum({x})", True)
     if call.distinct:
         return to.finish("sum(sub)", _values(to, call))
     name = to.cell(_filtered(f"sum({x})", call.where), Merge.SUM)
-    return to.finish(f"CAST({name} AS {kind})" if kind != stored(kind) else name)
+    # DuckDB sums integers as HUGEINT. Outputs narrow that to BIGINT, which the sum of wider
+    # integers is likely not to fit: those stay DECIMAL(38,0), as in the block.
+    kind = to.type_of(f"sum({x})", True)
+    narrow = kind == "HUGEINT" and to.type_of(x) not in ("HUGEINT", "UBIGINT")
+    return to.finish(f"CAST({name} AS HUGEINT)" if narrow else name)
 
 
 def _avg(to: Expander, call: Call) -> str:

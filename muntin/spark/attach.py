@@ -28,7 +28,6 @@ from muntin.kernel.merge import merge
 from muntin.language.check import check
 from muntin.logs.chunks import Chunk, WorkOrder
 from muntin.logs.records import Report, parse
-from muntin.logs.tail import NOTHING
 from muntin.model import Column, Format, Job, Stream
 from muntin.pipeline import Pipeline
 from muntin.spark.collection import Kept, SparkCollection, scatter
@@ -106,7 +105,7 @@ class _Handler:
             return
         now = time.time()
         self._pipeline.take(self._collection.keep_frame(self._computed(frame)), now)
-        emission = self._pipeline.emit(NOTHING, now, final=False, save=True)
+        emission = self._pipeline.emit(now, final=False, save=True)
         self._journal.commit(batch, emission)
 
     def _computed(self, frame: DataFrame) -> DataFrame:

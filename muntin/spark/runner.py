@@ -116,7 +116,7 @@ class StreamRun:
         final = not self._settings.follow and not batch.remaining
         # A finite run without SLACK emits at its end only, and until then has nothing to save.
         save = final or self.pipeline.slack_us is not None
-        emission = self.pipeline.emit(batch, now, final, save)
+        emission = self.pipeline.emit(now, final, save, batch.behind)
         if save and (batch.lanes or emission.windows):
             self._journal.commit(self._journal.batch + 1, emission, batch.positions)
         records = self.pipeline.progress.records

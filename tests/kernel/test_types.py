@@ -72,3 +72,13 @@ def test_a_sum_that_does_not_fit_is_an_error_not_a_number(tmp_path: Path) -> Non
         list(mt.run(mt.sql(text.replace("{}", "sum(n)"))))
     (result,) = mt.run(mt.sql(text.replace("{}", "sum(n::DECIMAL(38,0))")))
     assert result.rows.to_pylist() == [{"n": 2 * (2**63 - 1)}]
+
+
+def test_sums_of_wide_integers_stay_exact(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text(f"t,x\n1,{10**22}\n2,{3 * 10**22 + 1}\n")
+    text = (
+        f"CREATE STREAM s (t BIGINT, x HUGEINT) FROM '{tmp_path}/a.csv' FORMAT csv TIMESTAMP t;"
+        "CREATE JOB j AS SELECT sum(x) AS x FROM s WINDOW 1 HOUR;"
+    )
+    (result,) = mt.run(mt.sql(text))
+    assert result.rows.to_pylist() == [{"x": 4 * 10**22 + 1}]
