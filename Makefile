@@ -4,16 +4,13 @@ SECONDS ?= 0
 BENCH ?=
 PY := .venv/bin/python
 
-.PHONY: run test test-all check bench clean
+.PHONY: run test check bench clean
 
 run: .venv/ready
 	@scripts/with-java .venv/bin/muntin demo --seconds $(SECONDS)
 
 test: .venv/ready-dev
 	@scripts/with-java $(PY) -m pytest
-
-test-all: .venv/ready-dev
-	@scripts/with-java $(PY) -m pytest -m "slow or not slow"
 
 check: .venv/ready-dev
 	$(PY) -m ruff format --check .

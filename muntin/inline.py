@@ -9,8 +9,8 @@ import pyarrow as pa
 
 from muntin.kernel.finish import finish, order
 from muntin.kernel.merge import merge, without
-from muntin.logs.records import Report, read_lane
 from muntin.logs.chunks import PIECE_BYTES
+from muntin.logs.records import Report, read_lane
 from muntin.logs.tail import BATCH_BYTES, Lane, Tail
 from muntin.model import Job, Program, Result, Stream
 from muntin.pipeline import Answer, Due, JobWindows, Pipeline

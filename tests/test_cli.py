@@ -12,7 +12,8 @@ from muntin.cli import main
 
 SQL = """
 CREATE STREAM hits FROM '{folder}/logs/{{source}}.jsonl' FORMAT json TIMESTAMP ts{options};
-CREATE JOB paths AS SELECT path, count(*) AS n, avg(ms) AS ms FROM hits GROUP BY path WINDOW 1 MINUTE;
+CREATE JOB paths AS SELECT path, count(*) AS n, avg(ms) AS ms FROM hits
+GROUP BY path WINDOW 1 MINUTE;
 CREATE JOB totals AS SELECT count(*) AS n FROM hits WINDOW 5 MINUTES;
 """
 ROWS = [

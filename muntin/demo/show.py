@@ -99,7 +99,7 @@ class _Board:
 
     def _table(self, windows: JobWindows, at: float) -> Group:
         last = max(windows.counts)
-        start_us, end_us = windows.job.window.bounds_us(last)
+        _, end_us = windows.job.window.bounds_us(last)
         rows = windows.newest().table()
         score = windows.scores[last]
         caption = (

@@ -25,7 +25,7 @@ def encode(table: pa.Table) -> bytes:
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, table.schema, options=_OPTIONS) as writer:
         writer.write_table(table)
-    payload = sink.getvalue().to_pybytes()
+    payload: bytes = sink.getvalue().to_pybytes()
     return _HEADER.pack(_MAGIC, VERSION, len(payload), zlib.crc32(payload)) + payload
 
 

@@ -56,12 +56,8 @@ def describe(sql: str, columns: Mapping[str, str], relation: str) -> list[tuple[
 
 def column_types(table: pa.Table) -> dict[str, str]:
     """The types DuckDB gives an Arrow table's columns."""
-    return {name: kind for name, kind in describe_rows("SELECT * FROM fields", {"fields": table})}
-
-
-def describe_rows(sql: str, tables: Mapping[str, pa.Table]) -> list[tuple[str, str]]:
-    described = run(f"DESCRIBE {sql}", tables, "describing a table").to_pylist()
-    return [(row["column_name"], row["column_type"]) for row in described]
+    described = run("DESCRIBE fields", {"fields": table}, "describing a table").to_pylist()
+    return {row["column_name"]: row["column_type"] for row in described}
 
 
 @cache

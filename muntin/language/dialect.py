@@ -203,16 +203,17 @@ class MuntinParser(ExpressionParser):
         if self._curr.token_type in (TokenType.CREATE, TokenType.DROP):
             self._refuse("expected ';' between two statements")
         if self._curr:
-            self._refuse(f"did not expect '{self._curr.text}' here{_hint(node)}")
+            self._refuse(f"did not expect '{self._curr.text}' here{self._hint(node)}")
         return node
 
-
-def _hint(node: exp.Expr) -> str:
-    """What could have followed where a statement's text goes on."""
-    if not isinstance(node, CreateJob) or node.args.get("window"):
-        return ""
-    query = node.args["query"]
-    return "; expected WINDOW" if query.args.get("from_") else "; expected ',' or FROM"
+    def _hint(self, node: exp.Expr) -> str:
+        """What could have followed where a statement goes on instead of ending."""
+        if not isinstance(node, CreateJob) or node.args.get("window"):
+            return ""
+        if node.args["query"].args.get("from_"):
+            return "; expected WINDOW"
+        is_late = self._curr.token_type is TokenType.FROM
+        return "; it comes right after SELECT's list" if is_late else "; expected ',' or FROM"
 
 
 class Muntin(DuckDB):

@@ -39,6 +39,7 @@ class ExpressionParser(DuckDBParser):
     FUNCTION_PARSERS: ClassVar = {
         name: DuckDBParser.FUNCTION_PARSERS[name] for name in _SYNTAX_OF_THEIR_OWN
     }
+    FUNC_TOKENS: ClassVar = DuckDBParser.FUNC_TOKENS | {TokenType.APPLY}
     # In DuckDB an arrow reads JSON; lambdas are written `lambda x: …`.
     LAMBDAS: ClassVar = {
         token: parse
@@ -72,8 +73,10 @@ class ExpressionParser(DuckDBParser):
             message = "expected an expression"
         elif "Unexpected token" in message:
             message = f"did not expect '{self.sql[start:end]}' here"
+        elif "table name" in message:
+            message = "expected the name of a stream"
         else:
-            message = re.sub(r"^Expect(ing|ed) ", "expected ", message.partition(" but got")[0])
+            message = re.sub(r"^Expect(ing|ed) ", "expected ", message)
             message = re.sub(r"^expected (\W)$", r"expected '\1'", message)
         raise PlacedParseError(message, start, end)
 

@@ -25,6 +25,7 @@ class Groups:
         self._scope = scope
         self._expander = Expander(lambda sql, _: scope.type_of(sql))
         self._words = [tokens(sql) for sql, _ in keys]
+        self._finished: dict[str, str] = {}
         self.keys = tuple(Key(sql, stored(kind)) for sql, kind in keys)
 
     def sql(self, node: exp.Expr, before: int | None = None) -> str:
@@ -62,7 +63,7 @@ class Groups:
         return key
 
     def _key_sql(self, node: exp.Expr, before: int | None) -> str | None:
-        if not isinstance(node, exp.Condition) or isinstance(node, exp.Literal) or not self.keys:
+        if isinstance(node, exp.Literal) or not self.keys:
             return None
         words = tokens(self._scope.sql(node, before))
         return f"p0.k{self._words.index(words)}" if words in self._words else None
@@ -88,13 +89,19 @@ class Groups:
     def _types(self) -> dict[str, str]:
         """A struct for each part, whose fields are its keys and finished aggregates."""
         parts = self.parts()
-        cells = {cell.name: cell.type for part in parts for cell in part.cells}
         fields: list[list[str]] = [[] for _ in parts]
         fields[0] = [f"k{i} {key.type}" for i, key in enumerate(self.keys)]
         for finish in self.finishes():
-            sub_type = parts[finish.part].sub_type
-            ranks = {"sub": sub_type, "upto": "HUGEINT", "total": "HUGEINT"} if sub_type else {}
-            sql = f"SELECT {finish.sql} AS x FROM cells"
-            ((_, kind),) = describe(sql, cells | ranks, "cells")
-            fields[finish.part].append(f"{finish.name} {kind}")
+            if finish.name not in self._finished:
+                self._finished[finish.name] = _finish_type(finish, parts)
+            fields[finish.part].append(f"{finish.name} {self._finished[finish.name]}")
         return {f"p{i}": f"STRUCT({', '.join(each)})" for i, each in enumerate(fields) if each}
+
+
+def _finish_type(finish: Finish, parts: tuple[Part, ...]) -> str:
+    columns = {cell.name: cell.type for part in parts for cell in part.cells}
+    sub_type = parts[finish.part].sub_type
+    if sub_type is not None:
+        columns |= {"sub": sub_type, "upto": "HUGEINT", "total": "HUGEINT"}
+    ((_, kind),) = describe(f"SELECT {finish.sql} AS x FROM cells", columns, "cells")
+    return kind

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from difflib import get_close_matches
 
@@ -10,7 +11,11 @@ import duckdb
 from muntin.kernel.engine import quote
 
 _MANY = 12
-_HINTS = ("Did you mean", "Candidate Entries", "Candidate bindings")
+_HINTS = {
+    "Did you mean ": "did you mean ",
+    "Candidate Entries: ": "known are ",
+    "Candidate bindings: ": "known are ",
+}
 
 
 def nearest(name: str, known: Iterable[str], otherwise: str) -> str:
@@ -34,8 +39,23 @@ def _as_written(name: str) -> str:
 def reason(error: Exception) -> str:
     """DuckDB's message and hint, without its kind and without the generated statement."""
     if isinstance(error, duckdb.ParserException):
-        return "this is not a complete expression"
+        return _unparsed(str(error))
     lines = str(error).split("\n")
-    first = (lines[0].partition(": ")[2] or lines[0]).rstrip("!.")
-    hints = [line[0].lower() + line[1:] for line in lines[1:] if line.startswith(_HINTS)]
+    first = re.sub(r"(?<=\w)[.!]$", "", lines[0].partition(": ")[2] or lines[0])
+    if first[1:2].islower():
+        first = first[0].lower() + first[1:]
+    hints = [
+        line.replace(theirs, ours, 1)
+        for line in lines[1:]
+        for theirs, ours in _HINTS.items()
+        if line.startswith(theirs)
+    ]
     return "; ".join([first, *hints])
+
+
+def _unparsed(message: str) -> str:
+    near = re.search(r'at or near "(.*?)"', message)
+    # What stands around the user's text in the statement means nothing to the user.
+    if near is None or near[1] in (")", "AS"):
+        return "this is not complete"
+    return f"did not expect '{near[1]}' in this"

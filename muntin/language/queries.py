@@ -13,7 +13,7 @@ from sqlglot import exp
 from muntin.kernel.aggregates import stored
 from muntin.kernel.engine import describe
 from muntin.kernel.statements import compute_sql
-from muntin.language.calls import aggregates_in
+from muntin.language.calls import aggregates_in, is_aggregate
 from muntin.language.grouped import Groups
 from muntin.language.messages import reason
 from muntin.language.scope import Scope
@@ -62,6 +62,8 @@ def _impossible(node: exp.Expr) -> str | None:
         return "grouping by several sets of keys"
     if isinstance(node, exp.PositionalColumn):
         return "a column by its number"
+    if isinstance(node, exp.Star) and isinstance(node.parent, exp.Anonymous):
+        return None if is_aggregate(node.parent) else "'*' as an argument"
     if isinstance(node, exp.Anonymous) and node.name.lower() in ("columns", "unnest"):
         return f"{node.name.lower()}()"
     return None
@@ -181,9 +183,11 @@ class _Query:
             plain = isinstance(last, exp.Column | exp.Identifier)
             name = item.alias or (last.name if plain else self._script.words(item))
             if name.lower() in _RESERVED:
-                raise self._script.error(f"the column name '{name}' is taken; use AS", item)
+                message = f"every result has a column '{name}'; choose another name with AS"
+                raise self._script.error(message, item)
             if name.lower() in taken:
-                raise self._script.error(f"the column name '{name}' is there twice; use AS", item)
+                message = f"there are two columns named '{name}'; tell them apart with AS"
+                raise self._script.error(message, item)
             taken.add(name.lower())
             yield name, item
 

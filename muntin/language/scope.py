@@ -65,15 +65,9 @@ class Scope:
         return found[0][1]
 
     def column_sql(self, node: exp.Expr) -> str | None:
-        """The column of the stream that a name stands for, if it is one."""
-        names = [part.name for part in node.parts] if isinstance(node, exp.Column) else []
-        if len(names) > 1 and names[0].lower() in self._called and names[1].lower() in self._exact:
-            names = names[1:]
-        exact = self._exact.get(names[0].lower()) if names else None
-        if exact is None:
-            return None
-        self.used.add(exact)
-        return ".".join(quote(name) for name in (exact, *names[1:]))
+        """The column of the stream, or the field of one, that a name stands for."""
+        path = self._path(node)
+        return ".".join(map(quote, path)) if path else None
 
     def item_named(self, node: exp.Expr, before: int | None = None) -> int | None:
         """The item of SELECT that a plain name stands for, if it does."""
@@ -89,20 +83,30 @@ class Scope:
         meant = dotted if dotted.lower() in self._exact else part.name
         known = nearest(meant, [*self._columns, *self._given], "it has no columns")
         message = f"stream '{self.stream.name}' has no column '{part.name}'; {known}"
+        if self.item_named(node) is not None:
+            message = f"'{part.name}' is used before SELECT names it"
         if isinstance(node.parent, exp.JSONExtract):
             message += " (a lambda is written lambda x: …)"
         return self.script.error(message, part, node)
 
+    def _path(self, node: exp.Expr) -> list[str]:
+        """The exact name of a column and those of fields in it; nothing if it is no column."""
+        names = [part.name for part in node.parts] if isinstance(node, exp.Column) else []
+        if len(names) > 1 and names[0].lower() in self._called and names[1].lower() in self._exact:
+            names = names[1:]
+        exact = self._exact.get(names[0].lower()) if names else None
+        return [exact, *names[1:]] if exact is not None else []
+
     def _name_sql(self, node: exp.Expr, before: int | None) -> str | None:
         if not isinstance(node, exp.Column) or is_parameter(node):
             return None
-        found = self.column_sql(node)
+        if path := self._path(node):
+            self.used.add(path[0])
+            return self.column_sql(node)
         index = self.item_named(node, before)
-        if found is None and index is not None:
-            return f"({self.sql(self.items[index].unalias(), index)})"
-        if found is None:
+        if index is None:
             raise self.unknown(node)
-        return found
+        return f"({self.sql(self.items[index].unalias(), index)})"
 
     def _narrowest(self, node: exp.Expr, before: int | None, error: Exception) -> exp.Expr:
         """The smallest part of the expression that fails in the same way."""

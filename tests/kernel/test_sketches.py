@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -10,8 +11,8 @@ import pytest
 from muntin.kernel.compute import Clock, compute
 from muntin.kernel.finish import finish, order
 from muntin.kernel.merge import merge
-from muntin.model import POSITION, Column, Format, Job, Stream
 from muntin.language.check import check
+from muntin.model import POSITION, Column, Format, Job, Stream
 
 STREAM = Stream("s", (), Format("parquet"), (Column("k", "VARCHAR"), Column("u", "BIGINT"),
                 Column("x", "DOUBLE"), Column("t", "TIMESTAMP")), '"t"')  # fmt: skip
@@ -22,7 +23,7 @@ def job(select: str) -> Job:
     return check(text, lambda _: (), {"s": STREAM}).jobs["j"]
 
 
-def answer(job_: Job, table: pa.Table, pieces: int) -> dict[str, float]:
+def answer(job_: Job, table: pa.Table, pieces: int) -> dict[str, Any]:
     """The one row of the one window, with the table computed in pieces."""
     table = table.append_column(POSITION, pa.array(np.zeros(len(table), np.int64)))
     size = -(-len(table) // pieces)
@@ -30,8 +31,8 @@ def answer(job_: Job, table: pa.Table, pieces: int) -> dict[str, float]:
         compute(table.slice(start, size), "s", [job_], Clock()).blocks["j"]
         for start in range(0, len(table), size)
     ]
-    (row,) = order(job_, [finish(job_, merge(job_, blocks), [1])]).to_pylist()
-    return row
+    rows: list[dict[str, Any]] = order(job_, [finish(job_, merge(job_, blocks), [1])]).to_pylist()
+    return rows[0]
 
 
 @pytest.mark.parametrize("distinct", [1, 10, 500, 5_000, 40_000, 200_000])
