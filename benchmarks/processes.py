@@ -1,0 +1,95 @@
+"""What a process and its descendants use, read from /proc: memory while they work, and CPU time."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+_PAGE = os.sysconf("SC_PAGE_SIZE")
+_TICKS = os.sysconf("SC_CLK_TCK")
+_PERIOD_SECONDS = 0.05
+
+
+@dataclass(frozen=True)
+class Process:
+    pid: int
+    parent: int
+    name: str
+    resident: int  # bytes
+    cpu: float  # seconds, with those of children that have ended
+
+
+@dataclass(frozen=True)
+class Memory:
+    """Resident bytes of the Python processes and of the JVMs of one process tree.
+
+    Pages that a forked worker shares with its parent count in both, so this is an upper bound.
+    """
+
+    python: int = 0
+    jvm: int = 0
+
+    def most(self, other: Memory) -> Memory:
+        return Memory(max(self.python, other.python), max(self.jvm, other.jvm))
+
+
+class PeakMemory:
+    """The most that this process and its descendants held while the block ran."""
+
+    def __init__(self) -> None:
+        self.peak = Memory()
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._watch, daemon=True)
+
+    def __enter__(self) -> PeakMemory:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stop.set()
+        self._thread.join()
+
+    def _watch(self) -> None:
+        while not self._stop.is_set():
+            self.peak = self.peak.most(memory_of_tree())
+            self._stop.wait(_PERIOD_SECONDS)
+        self.peak = self.peak.most(memory_of_tree())
+
+
+def memory_of_tree() -> Memory:
+    """What this process and its descendants hold now."""
+    tree = list(_tree(os.getpid()))
+    python = sum(p.resident for p in tree if p.name.startswith("python"))
+    return Memory(python, sum(p.resident for p in tree if p.name == "java"))
+
+
+def cpu_of_tree() -> float:
+    """Seconds of CPU that this process and its descendants have used so far."""
+    return sum(process.cpu for process in _tree(os.getpid()))
+
+
+def _tree(root: int) -> Iterator[Process]:
+    processes = {process.pid: process for process in _processes()}
+    for process in processes.values():
+        pid = process.pid
+        while pid != root and pid in processes:
+            pid = processes[pid].parent
+        if pid == root:
+            yield process
+
+
+def _processes() -> Iterator[Process]:
+    for folder in Path("/proc").iterdir():
+        if not folder.name.isdecimal():
+            continue
+        try:
+            stat = (folder / "stat").read_text()
+        except OSError:  # it has ended meanwhile
+            continue
+        name = stat[stat.index("(") + 1 : stat.rindex(")")]
+        fields = stat[stat.rindex(")") + 2 :].split()  # from the third of proc(5) on
+        cpu = sum(int(ticks) for ticks in fields[11:15]) / _TICKS
+        yield Process(int(folder.name), int(fields[1]), name, int(fields[21]) * _PAGE, cpu)

@@ -1,0 +1,236 @@
+"""Muntin, plain PySpark and plain Structured Streaming on the same files, one after another.
+
+    python -m benchmarks.run [--records N] [--cores 2] [--only tumbling] [--repeat K] [--memory]
+
+Every contestant runs in a process of its own. All must give the same rows, or there is no table.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from benchmarks.questions import QUESTIONS
+from benchmarks.shop import FILE, Shop, write_shop
+
+CONTESTANTS = {
+    "muntin_job": "Muntin on Spark",
+    "pyspark_batch": "PySpark batch",
+    "structured_streaming": "Structured Streaming",
+    "duckdb_scan": "DuckDB alone, scan only",
+}
+RIVALS = ("pyspark_batch", "structured_streaming")
+TARGETS = {
+    "tumbling": {"pyspark_batch": 2.5, "structured_streaming": 8.0},
+    "sliding": {"pyspark_batch": 4.0, "structured_streaming": 12.0},
+}
+TARGET_BYTES = 1.5e9
+LARGER = 4
+UNCHANGED = 1.1  # peaks differ by a few percent from run to run anyway
+
+_err = Console(stderr=True, highlight=False)
+_out = Console(highlight=False)
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What one contestant's process has printed."""
+
+    seconds: float
+    cpu_seconds: float
+    python_bytes: int
+    jvm_bytes: int
+    rows: int
+    clicks: int
+    md5: str
+
+
+class ContestError(Exception):
+    """A contestant failed, or two of them disagree."""
+
+
+def run_contestant(module: str, folder: Path, question: str, cores: int) -> Outcome:
+    command = [sys.executable, "-m", f"benchmarks.{module}", str(folder), question, str(cores)]
+    _err.print(f"[dim]{CONTESTANTS[module]}: {question}[/] …", end=" ")
+    root = Path(__file__).resolve().parents[1]
+    pipe = subprocess.PIPE
+    process = subprocess.Popen(
+        command, cwd=root, stdout=pipe, stderr=pipe, text=True, start_new_session=True
+    )
+    try:
+        printed, said = process.communicate()
+    except BaseException:
+        os.killpg(process.pid, signal.SIGKILL)  # with its JVM and its workers
+        raise
+    if process.returncode:
+        raise ContestError(f"{' '.join(command)} failed:\n{said[-4000:]}")
+    outcome = Outcome(**json.loads(printed.splitlines()[-1]))
+    _err.print(f"{outcome.seconds:.2f} s")
+    return outcome
+
+
+def run_question(question: str, folder: Path, cores: int, repeat: int) -> dict[str, Outcome]:
+    """The median of each contestant over rounds in which all take their turn."""
+    rounds = [
+        {module: run_contestant(module, folder, question, cores) for module in CONTESTANTS}
+        for _ in range(repeat)
+    ]
+    answers = {(o.rows, o.clicks, o.md5) for outcomes in rounds for o in outcomes.values()}
+    if len(answers) > 1:
+        raise ContestError(f"{question}: the contestants disagree: {rounds}")
+    return {module: _median([r[module] for r in rounds]) for module in CONTESTANTS}
+
+
+def _median(outcomes: Sequence[Outcome]) -> Outcome:
+    return replace(
+        outcomes[0],
+        seconds=median(o.seconds for o in outcomes),
+        cpu_seconds=median(o.cpu_seconds for o in outcomes),
+        python_bytes=max(o.python_bytes for o in outcomes),
+        jvm_bytes=max(o.jvm_bytes for o in outcomes),
+    )
+
+
+def ratios(outcomes: dict[str, Outcome]) -> dict[str, float]:
+    """How many times faster than each rival Muntin is."""
+    ours = outcomes["muntin_job"].seconds
+    return {rival: outcomes[rival].seconds / ours for rival in RIVALS}
+
+
+def show_question(question: str, outcomes: dict[str, Outcome], size: int) -> None:
+    ours = outcomes["muntin_job"]
+    table = Table(title=f"{question}: {_describe(question)}", title_justify="left")
+    table.add_column("")
+    for heading in ("seconds", "MB/s", "Muntin is", "target", "CPU s", "Python MB", "JVM MB"):
+        table.add_column(heading, justify="right")
+    for module, o in outcomes.items():
+        target = TARGETS[question].get(module)
+        times = f"{o.seconds / ours.seconds:.1f}x faster" if module in RIVALS else ""
+        table.add_row(
+            CONTESTANTS[module],
+            f"{o.seconds:.2f}",
+            f"{size / 1e6 / o.seconds:,.0f}",
+            times,
+            f"{target:g}x" if target else "",
+            f"{o.cpu_seconds:.1f}",
+            f"{o.python_bytes / 1e6:,.0f}",
+            f"{o.jvm_bytes / 1e6:,.0f}" if o.jvm_bytes else "",
+        )
+    _out.print(table)
+    share = outcomes["duckdb_scan"].seconds / ours.seconds
+    _out.print(f"{ours.rows:,} rows, the same from all; DuckDB's scan alone is {share:.0%} of "
+               f"Muntin's time\n")  # fmt: skip
+
+
+def _describe(question: str) -> str:
+    asked = QUESTIONS[question]
+    where = f" in store {asked.store}" if asked.store else ""
+    top = f", top {asked.top}" if asked.top else ""
+    seconds = f"{asked.range_us / 1e6:g} s every {asked.slide_us / 1e6:g} s"
+    return f"clicks by product{where}, {seconds}{top}"
+
+
+def compare_memory(
+    questions: Sequence[str], small: dict[str, Outcome], shop: Shop, folder: Path, cores: int
+) -> dict[str, Outcome]:
+    """Muntin on the same traffic for four times as long."""
+    larger = replace(shop, records=shop.records * LARGER, hours=shop.hours * LARGER)
+    _write(folder, larger)
+    large = {q: run_contestant("muntin_job", folder, q, cores) for q in questions}
+    table = Table(title=f"Muntin's Python processes, {LARGER}x the input", title_justify="left")
+    for heading in ("", "MB", f"MB, {LARGER}x", "under 1.5 GB", "unchanged", "seconds"):
+        table.add_column(heading, justify="right" if heading else "left")
+    for question, outcome in large.items():
+        before, after = small[question].python_bytes, outcome.python_bytes
+        table.add_row(
+            question,
+            f"{before / 1e6:,.0f}",
+            f"{after / 1e6:,.0f}",
+            _yes(after < TARGET_BYTES),
+            _yes(after < before * UNCHANGED),
+            f"{outcome.seconds:.2f}",
+        )
+    _out.print(table)
+    return large
+
+
+def _yes(reached: bool) -> str:
+    return "yes" if reached else "[red]no[/]"
+
+
+def _write(folder: Path, shop: Shop) -> int:
+    with _err.status(f"writing {shop.records:,} records"):
+        size = write_shop(folder, shop)
+    _err.print(
+        f"{shop.records:,} records, {size / 1e6:,.0f} MB, {size / shop.records:.0f} bytes each"
+    )
+    return size
+
+
+def run(arguments: argparse.Namespace) -> dict[str, Any]:
+    questions = [arguments.only] if arguments.only else list(QUESTIONS)
+    shop = Shop(records=arguments.records, hours=arguments.hours)
+    with tempfile.TemporaryDirectory(prefix="muntin-shop-") as temporary:
+        folder = arguments.folder or Path(temporary) / "once"
+        size = _size(folder) or _write(folder, shop)
+        found = {}
+        for question in questions:
+            found[question] = run_question(question, folder, arguments.cores, arguments.repeat)
+            show_question(question, found[question], size)
+        large = {}
+        if arguments.memory:
+            small = {question: found[question]["muntin_job"] for question in questions}
+            larger = Path(temporary) / "larger"
+            large = compare_memory(questions, small, shop, larger, arguments.cores)
+    return {
+        "shop": asdict(shop) | {"bytes": size},
+        "cores": arguments.cores,
+        "repeat": arguments.repeat,
+        "outcomes": {q: {m: asdict(o) for m, o in found[q].items()} for q in questions},
+        "ratios": {q: ratios(found[q]) for q in questions},
+        "targets": TARGETS,
+        "larger": {question: asdict(outcome) for question, outcome in large.items()},
+    }
+
+
+def _size(folder: Path) -> int:
+    return sum(path.stat().st_size for path in folder.glob(f"*/{FILE}"))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.run", description=(__doc__ or "").splitlines()[0]
+    )
+    parser.add_argument("--records", type=int, default=Shop.records)
+    parser.add_argument("--hours", type=float, default=Shop.hours, help="of event time")
+    parser.add_argument("--cores", type=int, default=2)
+    parser.add_argument("--only", choices=QUESTIONS)
+    parser.add_argument("--repeat", type=int, default=1, help="rounds; medians are shown")
+    parser.add_argument("--memory", action="store_true", help="also Muntin on four times as much")
+    parser.add_argument("--folder", type=Path, help="keep the logs here; use those there")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write everything here")
+    arguments = parser.parse_args()
+    try:
+        found = run(arguments)
+    except ContestError as error:
+        _err.print(str(error), style="red", markup=False)
+        sys.exit(1)
+    if arguments.json:
+        arguments.json.write_text(json.dumps(found, indent=2) + "\n")
+
+
+if __name__ == "__main__":
+    main()
