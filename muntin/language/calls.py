@@ -8,7 +8,7 @@ from sqlglot import exp
 
 from muntin.kernel.aggregates import EXPANSIONS, Call, arity, instead_of
 from muntin.kernel.engine import aggregate_names
-from muntin.language.scope import Scope
+from muntin.language.scope import Scope, is_number, is_time
 
 _SYNONYMS = {
     "arbitrary": "first",
@@ -37,6 +37,8 @@ _MACROS = {
     "weighted_avg": "sum(x * weight) / sum(weight)",
 }
 _DISTINCT = ("count", "sum", "avg", "min", "max")
+_OF_NUMBERS = ("avg", "approx_quantile")
+_OF_NUMBERS_AND_TIMES = ("median", "quantile_cont")
 
 
 def is_aggregate(node: exp.Expr) -> bool:
@@ -68,10 +70,12 @@ def call_of(node: exp.Expr, scope: Scope, before: int | None = None) -> Call:
     condition = node.expression.this if isinstance(node, exp.Filter) else None
     for part in [*args, condition] if condition is not None else args:
         _check_argument(part, scope, before)
-    sqls = tuple(scope.bound(arg, before)[0] for arg in args)
+    bound = [scope.bound(arg, before) for arg in args]
     where = scope.condition(condition, "FILTER") if condition is not None else None
     scope.bound(node, before)
-    return Call(name, sqls, distinct, where)
+    if bound:
+        _check_type(name, bound[0][1], args[0], scope)
+    return Call(name, tuple(sql for sql, _ in bound), distinct, where)
 
 
 def _mergeable_name(function: exp.Expr, scope: Scope) -> str:
@@ -120,6 +124,15 @@ def _check_argument(arg: exp.Expr, scope: Scope, before: int | None) -> None:
     inner = next(aggregates_in(arg, scope, before), None)
     if inner is not None:
         raise scope.script.error("an aggregate cannot stand inside another", inner)
+
+
+def _check_type(name: str, kind: str, arg: exp.Expr, scope: Scope) -> None:
+    """Refuses what DuckDB has an answer for, but not one that cells could give."""
+    times = name in _OF_NUMBERS_AND_TIMES
+    fits = is_number(kind) or (times and is_time(kind))
+    if not fits and (times or name in _OF_NUMBERS):
+        expected = "numbers or times" if times else "numbers"
+        raise scope.script.error(f"{name} expects {expected}; this is of type {kind}", arg)
 
 
 def _is_share(node: exp.Expr) -> bool:

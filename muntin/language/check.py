@@ -20,7 +20,7 @@ from muntin.language.durations import describe as in_words
 from muntin.language.durations import microseconds
 from muntin.language.messages import nearest, reason
 from muntin.language.queries import job_of, table_of
-from muntin.language.scope import Scope
+from muntin.language.scope import Scope, is_number, is_time
 from muntin.language.script import Script
 from muntin.logs.formats import FIXED_COLUMNS, TIMESTAMP_OF
 from muntin.logs.patterns import PathPattern
@@ -30,8 +30,6 @@ from muntin.windows.spec import WindowSpec
 
 ColumnsOf = Callable[[Stream], tuple[Column, ...]]
 
-_TIMES = ("TIMESTAMP", "DATE", "VARCHAR")
-_NUMBERS = ("BIGINT", "INTEGER", "UBIGINT", "UINTEGER", "HUGEINT", "DOUBLE", "FLOAT", "DECIMAL")
 _LONGEST_US = 36_525 * 86_400_000_000
 _MOST_WINDOWS = 1_000_000
 
@@ -89,7 +87,7 @@ class _Checker:
             if is_aggregate(part) or isinstance(part, exp.Query | exp.Window | exp.Star):
                 raise self.script.error("TIMESTAMP is told by one record alone", part, timestamp)
         sql, kind = Scope(self.script, stream, stream.columns).bound(timestamp)
-        if not kind.startswith((*_TIMES, *_NUMBERS)) or kind.endswith("]"):
+        if not (is_number(kind) or is_time(kind) or kind == "VARCHAR"):
             message = f"TIMESTAMP is of type {kind}; expected a timestamp, text or a number"
             raise self.script.error(message, timestamp)
         return sql

@@ -57,9 +57,9 @@ class ExpressionParser(DuckDBParser):
     }
 
     def _refuse(self, message: str, token: Token | None = None) -> NoReturn:
-        raise LanguageError(message, self.sql, *self._place(token))
+        raise LanguageError(message, self.sql, *self.place(token))
 
-    def _place(self, token: Token | None) -> tuple[int, int]:
+    def place(self, token: Token | None = None) -> tuple[int, int]:
         """Of a token, else of the one at hand, else of the end of the statement."""
         at = token or self._curr
         if at:
@@ -68,7 +68,7 @@ class ExpressionParser(DuckDBParser):
         return end, end + 1
 
     def raise_error(self, message: str, token: Any = None) -> NoReturn:
-        start, end = self._place(token)
+        start, end = self.place(token)
         if message.startswith("Required"):
             message = "expected an expression"
         elif "Unexpected token" in message:

@@ -6,6 +6,7 @@ DuckDB. Columns come out quoted and in their exact spelling.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 
 import duckdb
@@ -121,8 +122,16 @@ class Scope:
         return node
 
 
+def is_number(kind: str) -> bool:
+    return re.fullmatch(r"\w*INT|U?INTEGER|FLOAT|DOUBLE|DECIMAL\(\d+,\d+\)", kind) is not None
+
+
+def is_time(kind: str) -> bool:
+    return kind == "DATE" or (kind.startswith("TIMESTAMP") and not kind.endswith("]"))
+
+
 def is_condition(kind: str) -> bool:
-    return kind == "BOOLEAN" or kind.endswith("INT") or kind == "INTEGER"
+    return kind == "BOOLEAN" or is_number(kind)
 
 
 def is_parameter(node: exp.Expr) -> bool:

@@ -13,10 +13,10 @@ from collections.abc import Callable, Iterator
 
 from sqlglot import exp
 from sqlglot.errors import ParseError, TokenError
-from sqlglot.tokenizer_core import TokenType
+from sqlglot.tokenizer_core import Token, TokenType
 
 from muntin.errors import LanguageError
-from muntin.language.dialect import Muntin
+from muntin.language.dialect import Muntin, MuntinParser
 from muntin.language.expressions import PlacedParseError
 
 _EXACT = (TokenType.STRING, TokenType.IDENTIFIER)
@@ -26,19 +26,8 @@ Swap = Callable[[exp.Expr], str | None]  # other words for a node, or None to lo
 class Script:
     def __init__(self, text: str) -> None:
         self.text = text
-        try:
-            self._tokens = Muntin().tokenize(text)
-            parsed = Muntin().parser().parse(self._tokens, text)
-        except PlacedParseError as error:
-            raise LanguageError(error.message, text, error.start, error.end) from error
-        except ParseError as error:
-            raise LanguageError(str(error).split("\n")[0], text, 0) from error
-        except TokenError as error:
-            message = "this quotation or comment does not end"
-            raise LanguageError(message, text, _start(error, text)) from error
-        except RecursionError as error:
-            raise LanguageError("this is nested too deeply", text, 0) from error
-        self.statements = [statement for statement in parsed if statement is not None]
+        self._tokens = _tokens(text)
+        self.statements = [node for node in _parsed(self._tokens, text) if node is not None]
 
     def words(self, node: exp.Expr, swap: Swap = lambda _: None) -> str:
         """The text of a node with parts exchanged, on one line and without comments."""
@@ -95,6 +84,27 @@ def _swaps(node: exp.Expr, swap: Swap) -> Iterator[tuple[tuple[int, int], str]]:
     else:
         for child in node.iter_expressions():
             yield from _swaps(child, swap)
+
+
+def _tokens(text: str) -> list[Token]:
+    try:
+        return Muntin().tokenize(text)
+    except TokenError as error:
+        message = "this quotation or comment does not end"
+        raise LanguageError(message, text, _start(error, text)) from error
+
+
+def _parsed(tokens: list[Token], text: str) -> list[exp.Expr | None]:
+    parser = MuntinParser(dialect=Muntin())
+    try:
+        return parser.parse(tokens, text)
+    except PlacedParseError as error:
+        raise LanguageError(error.message, text, error.start, error.end) from error
+    except RecursionError as error:
+        raise LanguageError("this is nested too deeply", text, *parser.place()) from error
+    except (ParseError, AttributeError, TypeError, ValueError, LookupError) as error:
+        # sqlglot trips over some expressions that are wrong, instead of refusing them.
+        raise LanguageError("did not expect this here", text, *parser.place()) from error
 
 
 def _start(error: TokenError, text: str) -> int:

@@ -1,0 +1,85 @@
+"""Statements to streams and jobs: names, patterns, formats, times and windows."""
+
+from __future__ import annotations
+
+import pytest
+
+from muntin.errors import LanguageError
+from muntin.language.check import check
+from muntin.model import Column, Stream
+from tests.language.cases import (
+    SHOP,
+    Mistake,
+    Pair,
+    facts_of_stream,
+    mistakes,
+    pairs,
+    program,
+)
+
+
+@pytest.mark.parametrize("case", mistakes("check_errors.sql"), ids=lambda case: case.text)
+def test_mistake_is_shown_at_its_place(case: Mistake) -> None:
+    with pytest.raises(LanguageError) as raised:
+        program(case.text)
+    assert str(raised.value) == case.shown()
+
+
+@pytest.mark.parametrize("case", pairs("streams.sql"), ids=lambda case: case.text)
+def test_stream_becomes(case: Pair) -> None:
+    *_, stream = program(case.text).streams.values()
+    facts = facts_of_stream(stream)
+    assert {kind: facts[kind] for kind in case.facts} == case.facts
+
+
+def test_files_are_looked_at_only_for_columns_not_declared() -> None:
+    seen = []
+
+    def columns_of(stream: Stream) -> tuple[Column, ...]:
+        seen.append(stream.name)
+        return (Column("ts", "TIMESTAMP"),)
+
+    check(f"{SHOP}; CREATE STREAM other FROM 'x' FORMAT json TIMESTAMP ts", columns_of)
+    assert seen == ["other"]
+
+
+def test_jobs_are_dropped_and_defined_again_in_order() -> None:
+    text = """
+    CREATE JOB a AS SELECT count(*) AS n FROM shop WINDOW 1 DAY;
+    CREATE JOB b AS SELECT count(*) AS n FROM shop WINDOW 1 DAY;
+    DROP JOB A;
+    CREATE JOB a AS SELECT sum(ms) AS s FROM shop WINDOW 1 DAY;
+    """
+    jobs = program(text).jobs
+    assert list(jobs) == ["b", "a"]
+    assert jobs["a"].outputs[0].name == "s"
+
+
+def test_names_may_be_of_any_script() -> None:
+    text = """
+    CREATE STREAM логи (время TIMESTAMP, 店 VARCHAR) FROM 'ж/*' FORMAT json TIMESTAMP время;
+    CREATE JOB "топ-10" AS SELECT 店, count(*) AS số FROM логи GROUP BY 店 WINDOW 1 HOUR;
+    """
+    job = program(text).jobs["топ-10"]
+    assert [output.name for output in job.outputs] == ["店", "số"]
+    assert job.stream == "логи"
+
+
+@pytest.mark.parametrize("text", ["", "\n \n", "-- nothing yet\n"])
+def test_nothing_is_an_error(text: str) -> None:
+    with pytest.raises(LanguageError, match=r"^line 1, column 1: nothing is defined here"):
+        check(text, lambda stream: ())
+
+
+def test_caret_follows_what_a_terminal_shows() -> None:
+    """Wide characters take two places, marks none, and tabs stay tabs."""
+    text = (
+        "CREATE JOB j AS\r\nSELECT\t'日本' || 'e\u0301' AS x, max(nothing) FROM shop WINDOW 1 DAY"
+    )
+    with pytest.raises(LanguageError) as raised:
+        program(text)
+    assert (raised.value.line, raised.value.column) == (2, 31)
+    first, line, carets = str(raised.value).split("\n")
+    assert first.startswith("line 2, column 31: ")
+    assert line == "  2 | SELECT\t'日本' || 'e\u0301' AS x, max(nothing) FROM shop WINDOW 1 DAY"
+    assert carets == "    |       \t                        ^^^^^^^"

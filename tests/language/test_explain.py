@@ -1,0 +1,88 @@
+"""What `muntin explain` prints."""
+
+from __future__ import annotations
+
+from muntin.kernel.statements import compute_sql, consolidate_sql, finish_sql, merge_sql, order_sql
+from muntin.language.explain import explain, explain_job, explain_stream
+from muntin.language.layout import laid_out
+from tests.language.cases import program
+
+TEXT = """
+CREATE STREAM clicks (ts TIMESTAMP, product VARCHAR, "user" VARCHAR, n INTEGER)
+  FROM 'logs/{source}/*.csv', 'more/*' FORMAT csv (DELIMITER ';') TIMESTAMP ts SLACK 2 SECONDS;
+CREATE JOB hot AS
+  SELECT product, sum(n) AS clicks, count(DISTINCT "user") AS users
+  FROM clicks WHERE n > 0 GROUP BY product ORDER BY clicks DESC LIMIT 10
+  WINDOW 1 HOUR EVERY 10 MINUTES;
+"""
+STREAM = """\
+STREAM clicks
+  files      logs/{source}/*.csv, more/*
+  format     csv with header, delimiter ';'
+  timestamp  "ts"
+  slack      2 seconds
+  bad rows   skip
+  columns
+    ts       TIMESTAMP
+    product  VARCHAR
+    user     VARCHAR
+    n        INTEGER
+    source   VARCHAR
+"""
+JOB = """\
+JOB hot on clicks
+  window   1 hour every 10 minutes
+  pane     10 minutes; a window is 6 panes, the next starts 1 pane later
+  filter   "n" > 0
+  keys
+    k0  VARCHAR  = "product"
+  cells of a key
+    c0  BIGINT         SUM  of count(*)
+    c1  DECIMAL(38,0)  SUM  of sum("n")
+  cells of a key and s1
+    s1 VARCHAR = "user"
+    where ("user" IS NOT NULL)
+    c2  BIGINT  SUM  of count(*)
+  columns
+    product  VARCHAR  = p0.k0
+    clicks   BIGINT   = p0.a0
+    users    BIGINT   = coalesce(p1.a1, 0)
+
+  compute: records to blocks, where records are read
+"""
+
+
+def test_stream_in_words() -> None:
+    assert explain_stream(program(TEXT).streams["clicks"]) == STREAM
+
+
+def test_job_in_words() -> None:
+    assert explain_job(program(TEXT).jobs["hot"]).startswith(JOB)
+
+
+def test_job_in_sql() -> None:
+    job = program(TEXT).jobs["hot"]
+    shown = explain_job(job)
+    for sql in (
+        compute_sql(job, marked=False),
+        merge_sql(job),
+        finish_sql(job, consolidate_sql(job)),
+        order_sql(job),
+    ):
+        assert "\n".join(laid_out(sql, indent=4)) in shown
+
+
+def test_other_formats_and_no_slack() -> None:
+    text = """
+    CREATE STREAM r FROM 'x' FORMAT regex '(?P<ts>.*)' TIMESTAMP ts;
+    CREATE STREAM c (time TIMESTAMP) FROM 'x' FORMAT combined;
+    """
+    shown = explain(program(text))
+    assert "format     regex (?P<ts>.*)" in shown
+    assert "format     combined" in shown
+    assert "slack      none: nothing is late on finite input" in shown
+
+
+def test_a_program_is_its_streams_and_then_its_jobs() -> None:
+    titles = [line for line in explain(program(TEXT)).split("\n") if line[:1].isalpha()]
+    assert titles == ["STREAM shop", "STREAM clicks", "JOB hot on clicks"]
