@@ -1,11 +1,13 @@
 """Which file is which, while logs are renamed, cut, copied and replaced under our eyes.
 
-A file is the one that was read if it still has the bytes that end where reading stopped. Its
-inode says where to look first. Records carry their time, so two logs that differ do so there.
+A file is the one we know if it still has the bytes around the place where reading stopped.
+Its inode only says where to look first. Records carry their time, so logs that differ at all
+differ in these bytes.
 """
 
 from __future__ import annotations
 
+import errno
 import os
 import zlib
 from collections.abc import Iterator
@@ -16,7 +18,7 @@ from typing import BinaryIO
 
 from muntin.errors import InputError
 
-_MARK_BYTES = 256
+MARK_BYTES = 256
 _BLOCK_BYTES = 64 << 10
 
 Key = tuple[int, int]  # device and inode
@@ -54,71 +56,84 @@ class FilePosition:
 
 def checksum(file: BinaryIO, end: int) -> int:
     """The checksum of the last bytes before `end`, for a mark."""
-    start = max(0, end - _MARK_BYTES)
+    start = max(0, end - MARK_BYTES)
     file.seek(start)
     return zlib.crc32(file.read(end - start))
 
 
-def holds(path: Path, mark: Mark) -> bool:
+def holds(file: BinaryIO, mark: Mark) -> bool:
     """Whether a file has the marked bytes, wherever it came from."""
-    with path.open("rb") as file:
-        return _holds(file, mark)
+    size = os.fstat(file.fileno()).st_size
+    return size >= mark.end and checksum(file, mark.end) == mark.crc
+
+
+def mark_start(file: BinaryIO) -> Mark:
+    """A mark for a file of which nothing was read yet."""
+    stat = os.fstat(file.fileno())
+    end = min(stat.st_size, MARK_BYTES)
+    return Mark(stat.st_ino, end, checksum(file, end))
+
+
+def last_line_end(file: BinaryIO, start: int, size: int) -> int:
+    """The end of the last complete line in `[start, size)`, or `start` if there is none."""
+    end = size
+    while end > start:
+        begin = max(start, end - _BLOCK_BYTES)
+        file.seek(begin)
+        found = file.read(end - begin).rfind(b"\n")
+        if found >= 0:
+            return begin + found + 1
+        end = begin
+    return start
 
 
 def find_inode(path: Path, inode: int) -> Path | None:
     """Where a file has been renamed to within its folder, or within its link's."""
-    for folder in dict.fromkeys((path.parent, path.resolve().parent)):
-        for other, found in _inodes(folder):
-            if found == inode:
-                return other
-    return None
+    return next((other for other, found in _beside(path) if found == inode), None)
 
 
-def open_marked(path: Path, mark: Mark | None) -> BinaryIO:
-    """Opens a file that was looked at before, also if it was renamed since.
-
-    A file that was cut or rewritten in between is refused: its bytes are not those planned.
-    """
-    file = _open_inode(path, mark.inode) if mark is not None else path.open("rb")
-    if mark is None or _holds(file, mark):
-        return file
-    file.close()
-    raise InputError(f"{path} was cut or rewritten before it was read")
-
-
-def last_line_end(path: Path, start: int, size: int) -> int:
-    """The end of the last complete line in `[start, size)`, or `start` if there is none."""
-    with path.open("rb") as file:
-        end = size
-        while end > start:
-            begin = max(start, end - _BLOCK_BYTES)
-            file.seek(begin)
-            found = file.read(end - begin).rfind(b"\n")
-            if found >= 0:
-                return begin + found + 1
-            end = begin
-    return start
-
-
-def _open_inode(path: Path, inode: int) -> BinaryIO:
+def open_inode(path: Path, inode: int) -> BinaryIO:
+    """Opens the very file that was seen at the path, also if it was renamed a moment ago."""
     with suppress(FileNotFoundError):
         file = path.open("rb")
         if os.fstat(file.fileno()).st_ino == inode:
             return file
         file.close()
-    # Replaced and nowhere to be found: what is there now may be a copy, so the mark decides.
-    return (find_inode(path, inode) or path).open("rb")
+    moved = find_inode(path, inode)
+    if moved is None:
+        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(path))
+    return moved.open("rb")
 
 
-def _inodes(folder: Path) -> Iterator[tuple[Path, int]]:
-    with suppress(OSError), os.scandir(folder) as entries:
-        for entry in entries:
-            # Not entry.inode(): on overlay file systems it may differ from stat's.
-            with suppress(FileNotFoundError):
-                if entry.is_file():
-                    yield Path(entry.path), entry.stat().st_ino
+def open_marked(path: Path, mark: Mark | None) -> BinaryIO:
+    """Opens a file that was looked at before, or a copy of it beside it.
+
+    A file that was cut or rewritten since is refused: its bytes are not those that were meant.
+    """
+    if mark is None:
+        return path.open("rb")
+    with suppress(FileNotFoundError):
+        file = path.open("rb")
+        if holds(file, mark):
+            return file
+        file.close()
+    beside = sorted(_beside(path), key=lambda other: other[1] != mark.inode)
+    for other, _ in beside:
+        with suppress(OSError):
+            file = other.open("rb")
+            if holds(file, mark):
+                return file
+            file.close()
+    what = "was cut or rewritten" if path.exists() else "was removed"
+    raise InputError(f"{path} {what} before it was read")
 
 
-def _holds(file: BinaryIO, mark: Mark) -> bool:
-    size = os.fstat(file.fileno()).st_size
-    return size >= mark.end and checksum(file, mark.end) == mark.crc
+def _beside(path: Path) -> Iterator[tuple[Path, int]]:
+    """The files of a path's folder, and of its link's, with their inodes."""
+    for folder in dict.fromkeys((path.parent, path.resolve().parent)):
+        with suppress(OSError), os.scandir(folder) as entries:
+            for entry in entries:
+                # Not entry.inode(): on overlay file systems it may differ from stat's.
+                with suppress(FileNotFoundError):
+                    if entry.is_file():
+                        yield Path(entry.path), entry.stat().st_ino

@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from operator import itemgetter
 from pathlib import Path
+from typing import BinaryIO
 
 import pyarrow as pa
 import pyarrow.parquet
@@ -18,18 +19,22 @@ import pyarrow.parquet
 from muntin.errors import InputError
 from muntin.logs.chunks import WorkOrder, is_gzip
 from muntin.logs.files import (
+    MARK_BYTES,
     FilePosition,
     Key,
     checksum,
     find_inode,
     holds,
     last_line_end,
+    mark_start,
+    open_inode,
     open_marked,
 )
 from muntin.logs.patterns import PathPattern
 from muntin.model import Stream
 
 _SETTLED_SECONDS = 2.0
+_TICK_SECONDS = 0.1  # writes that are closer together may leave the same time of change
 _GZIP_RATIO = 8
 
 
@@ -55,24 +60,33 @@ class Unread:
 
 @dataclass(frozen=True)
 class _Found:
-    """A file as it looks from outside."""
+    """A file as it looks from outside; `matched` by a pattern, or renamed so that none does."""
 
     path: Path
     source: str
+    matched: bool
     key: Key
     size: int
     modified: int
 
+    def open(self) -> BinaryIO:
+        return open_inode(self.path, self.key[1])
+
 
 @dataclass(frozen=True)
 class _Look:
-    """What a look into a file said, good for as long as the file looks the same."""
+    """What was seen in a file that has looked the same since."""
 
     found: _Found
     since: float
+    at: float
     settled: bool
     end: int
     unit_bytes: int = 1
+
+    def still(self, f: _Found) -> bool:
+        """Whether a file that looks like this one cannot have changed either."""
+        return self.found == f and self.at - f.modified / 1e9 >= _TICK_SECONDS
 
 
 class Watch:
@@ -128,7 +142,8 @@ class Watch:
     def hand_out(self, unread: Unread, end: int) -> WorkOrder | None:
         """The order to read a file up to `end`, or None if it has become unreadable."""
         file, look = unread.file, self._looks[unread.file.key]
-        mark_end = look.found.size if self._parquet else end
+        size = look.found.size
+        mark_end = size if self._parquet else max(end, min(size, MARK_BYTES))
         with self._telling(look.found.path):
             with open_marked(look.found.path, file.mark) as bytes_:
                 crc = checksum(bytes_, mark_end)
@@ -148,7 +163,7 @@ class Watch:
         found: dict[Key, _Found] = {}
         for pattern in self._patterns:
             for path, source in pattern.find():
-                f = _stat(path, source)
+                f = _stat(path, source, True)
                 if f is not None:
                     found.setdefault(f.key, f)
         for file in self._positions.values():
@@ -159,42 +174,42 @@ class Watch:
 
     def _identify(self, found: Mapping[Key, _Found]) -> None:
         """Gives every file its position: its own, one it inherits, or the start."""
-        fresh = {}
+        strange = {}
         for key, f in found.items():
             with self._telling(f.path):
                 if not self._is_known(f):
-                    fresh[key] = f
+                    strange[key] = f
                 elif self._positions[key].path != str(f.path):
                     self._positions[key] = replace(self._positions[key], path=str(f.path))
-        lost = [
-            file
-            for key, file in self._positions.items()
-            if key not in found or (key in fresh and file.position)
-        ]
-        for file in lost:
+        gone = [p for key, p in self._positions.items() if key not in found or key in strange]
+        for file in gone:
             del self._positions[file.key]
-        for f in fresh.values():
+        lost = [file for file in gone if file.mark_end]
+        for f in strange.values():
             with self._telling(f.path):
-                self._positions[f.key] = _position(f, lost)
+                if f.matched:
+                    self._positions[f.key] = _position(f, lost)
         self._tell_lost(lost, found)
 
     def _is_known(self, f: _Found) -> bool:
         known = self._positions.get(f.key)
-        if known is None or not known.position:
+        if known is None or (f.matched and not known.mark_end):
             return False
         look = self._looks.get(f.key)
-        return (look is not None and look.found == f) or holds(f.path, known.mark)
+        if look is not None and look.still(f):
+            return True
+        with f.open() as file:
+            return holds(file, known.mark)
 
     def _look_into(self, f: _Found, now: float) -> _Look:
         last = self._looks.get(f.key)
-        same = last is not None and last.found == f
-        if last is not None and same and last.settled:
+        if last is not None and last.settled and last.still(f):
             return last
-        since = last.since if last is not None and same else now
+        since = last.since if last is not None and last.found == f else now
         position = self._positions[f.key].position
         if not self._settled(f, since, now):
-            return _Look(f, since, False, position)
-        return _Look(f, since, True, *self._end(f, position))
+            return _Look(f, since, now, False, position)
+        return _Look(f, since, now, True, *self._end(f, position))
 
     def _settled(self, f: _Found, since: float, now: float) -> bool:
         """Files that are read as a whole have to be complete first."""
@@ -205,27 +220,29 @@ class Watch:
     def _end(self, f: _Found, position: int) -> tuple[int, int]:
         """Up to where a file can be read now, and the text that each unit stands for."""
         if self._parquet:
-            with pyarrow.parquet.ParquetFile(f.path) as file:
-                groups = file.num_row_groups
+            with f.open() as file, pyarrow.parquet.ParquetFile(file) as parquet:
+                groups = parquet.num_row_groups
             return groups, max(1, f.size // max(1, groups))
         if is_gzip(f.path):
             return f.size, _GZIP_RATIO
-        return (last_line_end(f.path, position, f.size) if self._follow else f.size), 1
+        if not self._follow:
+            return f.size, 1
+        with f.open() as file:
+            return last_line_end(file, position, f.size), 1
 
     @contextmanager
     def _telling(self, path: Path) -> Iterator[None]:
         """A file that cannot be read is told of once, or refused where the stream says FAIL."""
         try:
             yield
-        except FileNotFoundError:
+        except (FileNotFoundError, InputError) as error:
+            # A file may be rotated away while it is looked at. The next look finds it, if any.
             if not self._follow:
-                self._tell(path, InputError(f"{path} is gone"))
-            # Else it was rotated away since it was listed; the next look finds it.
+                gone = InputError(f"{path} is gone")
+                self._tell(path, error if isinstance(error, InputError) else gone)
         except (OSError, pa.ArrowException) as error:
             reason = getattr(error, "strerror", None) or error
             self._tell(path, InputError(f"{path} cannot be read: {reason}"))
-        except InputError as error:
-            self._tell(path, error)
 
     def _tell(self, path: Path, error: InputError) -> None:
         if self._stream.on_bad_row == "fail":
@@ -240,7 +257,7 @@ class Watch:
             there = found.get(file.key)
             look = self._looks.get(file.key)
             unread = (look.end - file.position) * look.unit_bytes if look else 0
-            if file.position and there is not None and str(there.path) == file.path:
+            if there is not None and str(there.path) == file.path:
                 text = "was truncated or rewritten; reading it from the start"
                 self._notes.append(f"{file.path} {text}")
             elif self._follow and unread:
@@ -249,20 +266,21 @@ class Watch:
                 self._notes.append(f"{file.path} is gone; source '{file.source}' has ended")
 
 
-def _stat(path: Path, source: str) -> _Found | None:
+def _stat(path: Path, source: str, matched: bool) -> _Found | None:
     try:
         stat = path.stat()
     except OSError:
         return None
-    return _Found(path, source, (stat.st_dev, stat.st_ino), stat.st_size, stat.st_mtime_ns)
+    key = stat.st_dev, stat.st_ino
+    return _Found(path, source, matched, key, stat.st_size, stat.st_mtime_ns)
 
 
 def _find_again(file: FilePosition) -> _Found | None:
     """A file that no pattern matches any more: where it was last, or renamed in its folder."""
-    there = _stat(Path(file.path), file.source)
+    there = _stat(Path(file.path), file.source, False)
     if there is None or there.key != file.key:
         moved = find_inode(Path(file.path), file.inode)
-        there = _stat(moved, file.source) if moved else None
+        there = _stat(moved, file.source, False) if moved else None
     return there if there is not None and there.key == file.key else None
 
 
@@ -271,8 +289,11 @@ def _position(f: _Found, lost: list[FilePosition]) -> FilePosition:
 
     Logs are copied before they are truncated, and replaced as a whole by tools like rsync.
     """
-    for old in lost:
-        if old.position and Path(old.path).parent == f.path.parent and holds(f.path, old.mark):
-            lost.remove(old)
-            return replace(old, path=str(f.path), device=f.key[0], inode=f.key[1])
-    return FilePosition(f.source, str(f.path), *f.key)
+    with f.open() as file:
+        near = [o for o in lost if o.mark_end <= f.size and Path(o.path).parent == f.path.parent]
+        for old in near:
+            if holds(file, old.mark):
+                lost.remove(old)
+                return replace(old, path=str(f.path), device=f.key[0], inode=f.key[1])
+        mark = mark_start(file)
+    return FilePosition(f.source, str(f.path), *f.key, 0, mark.end, mark.crc)
