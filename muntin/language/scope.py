@@ -34,6 +34,7 @@ class Scope:
         self.stream = stream
         self.items = items
         self.used: set[str] = set()
+        self._types: dict[str, str] = {}
         self._called = {stream.name.lower(), alias.lower()}
         self._columns = {c.name: c.type for c in columns}
         self._exact = {name.lower(): name for name in self._columns}
@@ -59,11 +60,13 @@ class Scope:
 
     def type_of(self, sql: str) -> str:
         """The type of an expression over a record, or of an aggregate over many."""
-        columns = self._columns | {POSITION: "BIGINT"}
-        found = describe(f"SELECT ({sql}) AS x FROM records", columns, "records")
-        if len(found) != 1:
-            raise duckdb.BinderException("'*' can only stand in count(*)")
-        return found[0][1]
+        if sql not in self._types:
+            columns = self._columns | {POSITION: "BIGINT"}
+            found = describe(f"SELECT ({sql}) AS x FROM records", columns, "records")
+            if len(found) != 1:
+                raise duckdb.BinderException("'*' can only stand in count(*)")
+            self._types[sql] = found[0][1]
+        return self._types[sql]
 
     def column_sql(self, node: exp.Expr) -> str | None:
         """The column of the stream, or the field of one, that a name stands for."""
