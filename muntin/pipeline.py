@@ -118,9 +118,11 @@ class JobWindows:
             "window_end": pa.array(ends * window.pane_us).cast(times),
         }
         columns |= {name: self.rows.column(name) for name in self.rows.column_names if name != "w"}
+        known = np.array(sorted(self.counts), np.int64)
+        at = np.searchsorted(known, ends)
         for name in ("read", "bad", "late"):
-            by_end = {end: getattr(counts, name) for end, counts in self.counts.items()}
-            columns[f"records_{name}"] = pa.array([by_end[e] for e in ends.tolist()], pa.int64())
+            counted = [getattr(self.counts[end], name) for end in known.tolist()]
+            columns[f"records_{name}"] = pa.array(np.array(counted, np.int64)[at])
         return pa.table(columns)
 
 

@@ -8,6 +8,7 @@ import tempfile
 from collections.abc import Iterable
 from pathlib import Path
 
+import pyarrow as pa
 from pyspark import SparkConf, SparkContext
 from pyspark.errors import PySparkException
 from pyspark.java_gateway import launch_gateway
@@ -86,15 +87,21 @@ def _configuration(master: str | None) -> SparkConf:
 
 
 def _warm(context: SparkContext) -> None:
-    """Starts the Python workers and a shuffle, so that the first batch finds both ready."""
+    """Rehearses a batch, so that the first real one finds workers and classes loaded."""
     tasks = context.defaultParallelism
-    pairs = context.parallelize([(n, n) for n in range(tasks)], tasks)
-    pairs.mapPartitions(_prepared).partitionBy(tasks).count()
+    pairs = context.parallelize([(n, n) for n in range(tasks)], tasks).mapPartitions(_prepared)
+    step = pairs.partitionBy(tasks).mapPartitions(_prepared, True).persist()
+    step.collect()
+    context.union([step, step]).mapPartitions(_prepared).collect()
+    step.unpersist()
 
 
 def _prepared(items: Iterable[tuple[int, int]]) -> Iterable[tuple[int, int]]:
-    from muntin.kernel.engine import run
+    from muntin.kernel import block, engine
     from muntin.logs import records  # noqa: F401
 
-    run("""SELECT TRY(from_json('{"a": 1}', '{"a": "VARCHAR"}'))""", {}, "starting a worker")
+    lines = pa.table({"line": ['{"a": 1, "b": "x"}'] * 2})
+    fields = """from_json(line, '{"a": "VARCHAR", "b": "VARCHAR"}')"""
+    sql = f"SELECT f.b, sum(f.a::BIGINT) FROM (SELECT TRY({fields}) AS f FROM t) GROUP BY ALL"
+    block.decode(block.encode(engine.run(sql, {"t": lines}, "starting a worker")), "rehearsal")
     return items
