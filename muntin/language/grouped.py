@@ -38,19 +38,21 @@ class Groups:
     def finishes(self) -> tuple[Finish, ...]:
         return self._expander.finishes()
 
-    def bound(self, node: exp.Expr, sql: str) -> str:
-        """The type of an expression over groups, if DuckDB can evaluate it."""
+    def bound(self, node: exp.Expr, before: int | None = None) -> tuple[str, str]:
+        """The expression's SQL and type, if DuckDB can evaluate it on a group."""
+        sql = self.sql(node, before)
         try:
             ((_, kind),) = describe(f"SELECT ({sql}) AS x FROM groups", self._types(), "groups")
         except duckdb.Error as error:
             raise self._scope.script.error(reason(error), node) from error
-        return kind
+        return sql, kind
 
-    def condition(self, node: exp.Expr, sql: str, clause: str) -> None:
-        kind = self.bound(node, sql)
+    def condition(self, node: exp.Expr, clause: str) -> str:
+        sql, kind = self.bound(node)
         if not is_condition(kind):
             message = f"{clause} is of type {kind}; expected a condition"
             raise self._scope.script.error(message, node)
+        return sql
 
     def _group_sql(self, node: exp.Expr, before: int | None) -> str | None:
         if is_parameter(node):

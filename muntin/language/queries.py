@@ -87,12 +87,10 @@ class _Query:
         self._check_items()
         where = self._where()
         groups = Groups(self._scope, self._keys())
-        named = [(n, groups.sql(item.unalias(), i)) for i, (n, item) in enumerate(self._names())]
+        outputs = tuple(self._outputs(groups))
         having = self._clause("having")
-        having_sql = groups.sql(having) if having is not None else None
+        having_sql = groups.condition(having, "HAVING") if having is not None else None
         order = tuple(self._orders(groups))
-        if having is not None and having_sql is not None:
-            groups.condition(having, having_sql, "HAVING")
         job = Job(
             name=name,
             stream=self._stream.name,
@@ -100,10 +98,7 @@ class _Query:
             keys=groups.keys,
             parts=groups.parts(),
             finishes=groups.finishes(),
-            outputs=tuple(
-                Output(n, sql, result_type(groups.bound(item, sql)))
-                for (n, sql), item in zip(named, self._items, strict=True)
-            ),
+            outputs=outputs,
             uses=tuple(sorted(self._scope.used)),
             where=where,
             having=having_sql,
@@ -175,13 +170,10 @@ class _Query:
             raise self._script.error(message, node)
         return index - 1
 
-    def _names(self) -> Iterator[tuple[str, exp.Expr]]:
+    def _outputs(self, groups: Groups) -> Iterator[Output]:
         taken: set[str] = set()
-        for item in self._items:
-            shown = item.unalias()
-            last = shown.expression if isinstance(shown, exp.Dot) else shown
-            plain = isinstance(last, exp.Column | exp.Identifier)
-            name = item.alias or (last.name if plain else self._script.words(item))
+        for index, item in enumerate(self._items):
+            name = item.alias or self._usual_name(item)
             if name.lower() in _RESERVED:
                 message = f"every result has a column '{name}'; choose another name with AS"
                 raise self._script.error(message, item)
@@ -189,7 +181,14 @@ class _Query:
                 message = f"there are two columns named '{name}'; tell them apart with AS"
                 raise self._script.error(message, item)
             taken.add(name.lower())
-            yield name, item
+            sql, kind = groups.bound(item.unalias(), index)
+            yield Output(name, sql, result_type(kind))
+
+    def _usual_name(self, item: exp.Expr) -> str:
+        """A column is called as it is, or as the last of its fields; the rest by its words."""
+        last = item.expression if isinstance(item, exp.Dot) else item
+        plain = isinstance(last, exp.Column | exp.Identifier)
+        return last.name if plain else self._script.words(item)
 
     def _orders(self, groups: Groups) -> Iterator[Order]:
         order = self._query.args.get("order")
@@ -197,8 +196,7 @@ class _Query:
             down = "DESC" if ordered.args.get("desc") else "ASC"
             nulls = "FIRST" if ordered.args.get("nulls_first") else "LAST"
             for node, before in self._order_nodes(ordered.this):
-                sql = groups.sql(node, before)
-                groups.bound(node, sql)
+                sql, _ = groups.bound(node, before)
                 yield Order(sql, f"{down} NULLS {nulls}")
 
     def _order_nodes(self, node: exp.Expr) -> list[_Column]:
