@@ -36,10 +36,15 @@ class Computed:
 
 @dataclass
 class Clock:
-    """A source's stream time while its log is read."""
+    """A source's stream time while its log is read.
+
+    Bad rows count where the stream stood when they were met. Those before the first record
+    with a time are `waiting` for it.
+    """
 
     stream_time: int | None = None
     slack_us: int | None = None
+    waiting: int = 0
 
     def advance(self, positions: Positions) -> Positions:
         """The stream time at each record, ending with the last one's."""
@@ -48,6 +53,16 @@ class Clock:
         if len(times) and times[-1] != _NONE:
             self.stream_time = int(times[-1])
         return times
+
+    def place(self, met: Positions, times: Positions) -> Positions:
+        """The stream times at which bad rows count, given those at which they were met."""
+        self.waiting += int((met == _NONE).sum())
+        known = times[times != _NONE]
+        placed: Positions = met[met != _NONE]
+        if self.waiting and len(known):
+            placed = np.concatenate([np.full(self.waiting, known[0]), placed])
+            self.waiting = 0
+        return placed
 
 
 def compute(
@@ -61,8 +76,10 @@ def compute(
     column = records.column(POSITION).combine_chunks()
     valid = np.asarray(column.is_valid())
     positions: Positions = np.asarray(column.fill_null(_NONE))
+    before = _NONE if clock.stream_time is None else clock.stream_time
     times = clock.advance(positions)
-    bad_times = _times_of_bad(times, np.flatnonzero(~valid), list(broken))
+    met = _met(before, times, np.flatnonzero(~valid), list(broken))
+    bad_times = clock.place(met, times)
     good = records if valid.all() else records.filter(pa.array(valid))
     positions, times = positions[valid], times[valid]
     late = clock.slack_us is not None and bool((times - clock.slack_us > positions).any())
@@ -82,21 +99,18 @@ def compute(
             for tally in _tallies(source, size, positions, marks, times, bad_times)
         ),
         records=len(positions),
-        bad=len(bad_times),
+        bad=len(met),
         first_us=int(positions.min()) if len(positions) else None,
         last_us=int(positions.max()) if len(positions) else None,
     )
 
 
-def _times_of_bad(times: Positions, rows: Positions, broken: list[int]) -> Positions:
-    """Bad rows have no time of their own: they count where the stream stood when met."""
-    split = [max(0, row - i - 1) for i, row in enumerate(sorted(broken))]
-    at = np.concatenate([rows, np.array(split, np.int64)])
-    if not len(times):
-        return np.full(len(at), _NONE)
-    found = times[np.minimum(at, len(times) - 1)]
-    known = times[times != _NONE]
-    return np.where(found == _NONE, known[0] if len(known) else _NONE, found)
+def _met(before: int, times: Positions, rows: Positions, broken: list[int]) -> Positions:
+    """The stream time when each bad row was met: that of the last row before it."""
+    rows_before = [row - i for i, row in enumerate(sorted(broken))]
+    at = np.concatenate([rows, np.array(rows_before, np.int64)])
+    met: Positions = np.concatenate([np.array([before]), times])[at]
+    return met
 
 
 def _tallies(
@@ -110,7 +124,7 @@ def _tallies(
     counted = _count(positions // size, _not_before(positions // size, marks, size), times)
     for (pane, not_before), (records, stream_time) in counted.items():
         yield Tally(source, size, pane, not_before, records, 0, stream_time)
-    panes, bad = np.unique(bad_times[bad_times != _NONE] // size, return_counts=True)
+    panes, bad = np.unique(bad_times // size, return_counts=True)
     for pane, count in zip(panes.tolist(), bad.tolist(), strict=True):
         yield Tally(source, size, pane, None, 0, count, pane * size)
 
