@@ -196,8 +196,10 @@ class MuntinParser(ExpressionParser):
         return exp.Literal.string(token.text).update_positions(token)
 
     def _take_word(self, expected: str) -> str:
-        token = self._advance_any(ignore_reserved=True)
-        return str(token.text) if token else self._refuse(expected)
+        if not self._curr or not self._curr.text[:1].isalpha():
+            self._refuse(expected)
+        self._advance()
+        return self._prev.text
 
     def _take_end(self, node: exp.Expr) -> exp.Expr:
         if self._curr.token_type in (TokenType.CREATE, TokenType.DROP):

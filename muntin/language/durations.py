@@ -13,15 +13,28 @@ _UNITS = {
     "DAY": 86_400_000_000,
     "WEEK": 604_800_000_000,
 }
-_SHORT = {"US": 1, "MS": 1_000, "S": 1_000_000, "SEC": 1_000_000, "M": 60_000_000}
-_SHORT |= {"MIN": 60_000_000, "H": 3_600_000_000, "D": 86_400_000_000, "W": 604_800_000_000}
+_SHORT = {
+    "US": "MICROSECOND",
+    "MS": "MILLISECOND",
+    "S": "SECOND",
+    "SEC": "SECOND",
+    "SECS": "SECOND",
+    "M": "MINUTE",
+    "MIN": "MINUTE",
+    "MINS": "MINUTE",
+    "H": "HOUR",
+    "HR": "HOUR",
+    "HRS": "HOUR",
+    "D": "DAY",
+    "W": "WEEK",
+}
 UNITS = "microseconds, milliseconds, seconds, minutes, hours, days or weeks"
 
 
 def microseconds(number: str, unit: str) -> int:
     """Raises ValueError, saying what was expected."""
     name = unit.upper()
-    size = _UNITS.get(name.removesuffix("S")) or _SHORT.get(name)
+    size = _UNITS.get(_SHORT.get(name, name.removesuffix("S")))
     if size is None:
         hint = "; months and years vary in length" if name[:4] in ("MONT", "YEAR") else ""
         raise ValueError(f"unknown unit '{unit}'; expected {UNITS}{hint}")

@@ -25,9 +25,10 @@ Swap = Callable[[exp.Expr], str | None]  # other words for a node, or None to lo
 
 class Script:
     def __init__(self, text: str) -> None:
-        self.text = text
-        self._tokens = _tokens(text)
-        self.statements = [node for node in _parsed(self._tokens, text) if node is not None]
+        self.text = text.removeprefix("\ufeff")  # some editors begin files with this mark
+        self._tokens = _tokens(self.text)
+        parsed = _parsed(self._tokens, self.text)
+        self.statements = [statement for statement in parsed if statement is not None]
 
     def words(self, node: exp.Expr, swap: Swap = lambda _: None) -> str:
         """The text of a node with parts exchanged, on one line and without comments."""

@@ -65,6 +65,11 @@ def test_names_may_be_of_any_script() -> None:
     assert job.stream == "логи"
 
 
+def test_marks_and_spaces_of_other_editors_are_no_text() -> None:
+    text = "\ufeffCREATE JOB j AS\r\nSELECT\u00a0count(*)\tAS n\r\nFROM shop WINDOW 1\u00a0DAY;\r\n"
+    assert program(text).jobs["j"].outputs[0].name == "n"
+
+
 @pytest.mark.parametrize("text", ["", "\n \n", "-- nothing yet\n"])
 def test_nothing_is_an_error(text: str) -> None:
     with pytest.raises(LanguageError, match=r"^line 1, column 1: nothing is defined here"):
