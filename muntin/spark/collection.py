@@ -151,22 +151,18 @@ def scatter(
 
 
 def _merged(step: Step, jobs: Jobs, emitted: dict[str, int]) -> Step:
-    def merge_group(items: Iterable[tuple[int, Kept]]) -> Iterator[tuple[int, Kept]]:
-        found = list(items)
-        if found:
-            blocks = _decoded(jobs, found)
-            kept = {
-                name: encode(
-                    without(jobs[name], block, emitted[name]) if name in emitted else block
-                )
-                for name, block in blocks.items()
-            }
-            reports = [report for _, item in found for report in item.reports]
-            yield found[0][0], Kept(kept, reports)
+    """One element for every group, also for those without rows: the newest one is the last."""
 
-    return step.mapPartitions(merge_group, preservesPartitioning=True).persist(
-        StorageLevel.MEMORY_AND_DISK
-    )
+    def merge_group(group: int, items: Iterable[tuple[int, Kept]]) -> Iterator[tuple[int, Kept]]:
+        found = list(items)
+        kept = {
+            name: encode(without(jobs[name], block, emitted[name]) if name in emitted else block)
+            for name, block in _decoded(jobs, found).items()
+        }
+        yield group, Kept(kept, [report for _, item in found for report in item.reports])
+
+    merged = step.mapPartitionsWithIndex(merge_group, preservesPartitioning=True)
+    return merged.persist(StorageLevel.MEMORY_AND_DISK)
 
 
 def _decoded(jobs: Jobs, items: Sequence[tuple[int, Kept]]) -> dict[str, pa.Table]:

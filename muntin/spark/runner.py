@@ -115,9 +115,10 @@ class StreamRun:
         notes, self._notes = [*self._notes, *self.pipeline.read(batch, now)], []
         final = not self._settings.follow and not batch.remaining
         # A finite run without SLACK emits at its end only, and until then has nothing to save.
-        save = final or self.pipeline.slack_us is not None
-        emission = self.pipeline.emit(now, final, save, batch.behind)
-        if save and (batch.lanes or emission.windows):
+        lasting = final or self.pipeline.slack_us is not None
+        read = bool(batch.lanes)
+        emission = self.pipeline.emit(now, final, lasting and read, batch.behind)
+        if lasting and (read or emission.windows):
             self._journal.commit(self._journal.batch + 1, emission, batch.positions)
         records = self.pipeline.progress.records
         return Step(self._stream.name, emission, batch.bytes, batch.remaining, records, notes)

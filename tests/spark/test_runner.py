@@ -244,3 +244,33 @@ def test_a_killed_program_loses_and_repeats_nothing(tmp_path: Path) -> None:
             os.kill(process.pid, signal.SIGKILL)
             process.wait()
     assert stored(tmp_path) == [(start, "a", 10, 10) for start in range(0, second - 10, 10)]
+
+
+def test_keys_that_pause_are_not_counted_again_after_a_restart(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """A batch without rows for a key group must not save that group's older rows once more."""
+    keys = [f"key-{i}" for i in range(8)]
+    write(tmp_path / "logs", "web-1", *((1, key, 1) for key in keys))
+    follower = Follower(spark, tmp_path)
+    follower.step()
+    for key in keys:
+        write(tmp_path / "logs", "web-1", (2, key, 10))
+        follower.step()
+        follower.step()  # and a batch with nothing at all
+    write(tmp_path / "logs", "web-1", (11, "end", 0))
+    assert sorted(Follower(spark, tmp_path).step()) == [(0, key, 11) for key in keys]
+
+
+def test_windows_that_leave_without_new_records_are_saved_as_gone(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    write(tmp_path / "logs", "web-1", (1, "a", 1), (12, "a", 2))
+    write(tmp_path / "logs", "web-2", (3, "a", 4))
+    follower = Follower(spark, tmp_path)
+    assert follower.step() == []
+    follower.now += 40  # both are idle now, and web-1 has passed the first window
+    assert follower.step() == [(0, "a", 5)]
+    write(tmp_path / "logs", "web-1", (21, "a", 0))
+    write(tmp_path / "logs", "web-2", (21, "a", 0))
+    assert Follower(spark, tmp_path).step() == [(10, "a", 2)]
