@@ -91,7 +91,7 @@ class Scope:
             message = f"'{part.name}' is used before SELECT names it"
         if isinstance(node.parent, exp.JSONExtract):
             message += " (a lambda is written lambda x: …)"
-        elif part.args.get("quoted") or part.name[0] in "‘’“”":
+        elif part.args.get("quoted") or part.name.startswith(("‘", "’", "“", "”")):
             message += " (text stands in single quotes, as in 'text')"
         return self.script.error(message, part, node)
 
