@@ -124,7 +124,7 @@ def main() -> None:
     try:
         app()
     except MuntinError as error:
-        _err.print(f"[bold red]error:[/] {escape(str(error))}")
+        _err.print(f"[bold red]error:[/] {escape(str(error))}", soft_wrap=True)
         sys.exit(1)
     except BrokenPipeError:  # the reader of our output has gone, for example `head`
         sys.stderr.close()
@@ -156,7 +156,7 @@ def _write(path: Path, text: str) -> None:
 
 
 def _note(text: str) -> None:
-    _err.print(f"[yellow]note:[/] {escape(text)}")
+    _err.print(f"[yellow]note:[/] {escape(text)}", soft_wrap=True)
 
 
 def _tell_losses(pipeline: Pipeline) -> None:

@@ -277,7 +277,7 @@ EXPANSIONS: dict[str, Callable[[Expander, Call], str]] = {
 }
 
 # Values a key has where no record reached the part: counts are zero, the rest unknown.
-ZERO_WHEN_MISSING = ("count(*)", "CAST(round(")
+ZERO_WHEN_MISSING = ("count(*)", "hll_estimate(")
 
 _ARITY = {"arg_min": 2, "arg_max": 2, "quantile": 2, "quantile_cont": 2, "approx_quantile": 2}
 

@@ -13,6 +13,7 @@ import duckdb
 import pyarrow as pa
 
 from muntin.errors import EngineError
+from muntin.kernel.sketches import MACROS
 
 _local = threading.local()
 _FLOOR_DIV = "floor_div(a, b) AS (a - ((a % b) + b) % b) // b"
@@ -26,7 +27,8 @@ def connection() -> duckdb.DuckDBPyConnection:
         found.execute("SET TimeZone = 'UTC'")
         found.execute("SET enable_progress_bar = false")
         found.execute("SET python_enable_replacements = false")
-        found.execute(f"CREATE TEMP MACRO {_FLOOR_DIV}")
+        for macro in (_FLOOR_DIV, *MACROS):
+            found.execute(f"CREATE TEMP MACRO {macro}")
         _local.connection = found
     return found
 

@@ -23,50 +23,56 @@ _LOG_GAMMA = log(_GAMMA)
 _OFFSET = 1 << 20
 
 
+# The arithmetic as DuckDB macros, which every connection has, so that statements stay readable.
+_RANKS = 64 - REGISTER_BITS + 1
+MACROS = (
+    # 64 bits that are the same on every machine and in every version of DuckDB.
+    "stable_hash(text) AS md5_number_lower(text)",
+    f"hll_register(text) AS CAST(stable_hash(text) & {REGISTERS - 1} AS SMALLINT)",
+    # One more than the number of trailing zeros in the hash's other 50 bits.
+    f"hll_rest(text) AS CAST(stable_hash(text) >> {REGISTER_BITS} AS BIGINT)",
+    f"hll_rank(text) AS CAST(CASE WHEN hll_rest(text) = 0 THEN {_RANKS} "
+    "ELSE 1 + log2(hll_rest(text) & -hll_rest(text)) END AS TINYINT)",
+    # sigma(x) = x + sum of x^(2^k) 2^(k-1); 60 terms are exact for every x below 1.
+    "hll_sigma(x) AS x + list_sum("
+    "list_transform(range(1, 61), lambda k: pow(x, pow(2, k)) * pow(2, k - 1)))",
+    f"hll_estimate(hit, harmonic) AS CAST(round({REGISTERS**2 / (2 * log(2))} / "
+    f"({REGISTERS} * hll_sigma(({REGISTERS} - hit) / {REGISTERS}.0) + harmonic)) AS BIGINT)",
+    # Infinities fall into the outermost buckets.
+    "dd_size(x) AS CAST(ceil("
+    f"ln(least(abs(x), 1.7976931348623157e308)) / {_LOG_GAMMA!r}) AS INTEGER)",
+    f"dd_bucket(x) AS CASE WHEN x > 0 THEN {_OFFSET} + dd_size(x) "
+    f"WHEN x < 0 THEN -({_OFFSET} + dd_size(x)) ELSE 0 END",
+    # Within the relative error of everything in the bucket.
+    "dd_value(b) AS sign(b) * CASE WHEN b = 0 THEN 0.0 "
+    f"ELSE 2 * pow({_GAMMA!r}, abs(b) - {_OFFSET}) / {_GAMMA + 1!r} END",
+)
+
+
 def stable_hash_sql(text_sql: str) -> str:
-    """64 bits that are the same on every machine and in every version of DuckDB."""
-    return f"md5_number_lower({text_sql})"
+    return f"stable_hash({text_sql})"
 
 
 def register_sql(value_sql: str) -> str:
     """The register a value falls into."""
-    return f"CAST({_hash_sql(value_sql)} & {REGISTERS - 1} AS SMALLINT)"
+    return f"hll_register(CAST({value_sql} AS VARCHAR))"
 
 
 def rank_sql(value_sql: str) -> str:
-    """One more than the number of trailing zeros in the hash's other 50 bits."""
-    rest = f"CAST({_hash_sql(value_sql)} >> {REGISTER_BITS} AS BIGINT)"
-    lowest_bit = f"(({rest}) & -({rest}))"
-    ranks = 64 - REGISTER_BITS + 1
-    return f"CAST(CASE WHEN {rest} = 0 THEN {ranks} ELSE 1 + log2({lowest_bit}) END AS TINYINT)"
+    """What a value adds to its register."""
+    return f"hll_rank(CAST({value_sql} AS VARCHAR))"
 
 
 def distinct_estimate_sql(rank_column: str) -> str:
     """Ertl's improved estimate over the rows of a key's registers."""
-    m = REGISTERS
-    empty_share = f"(({m} - count(*)) / {m}.0)"
-    # sigma(x) = x + sum of x^(2^k) 2^(k-1); 60 terms are exact for every x below 1.
-    terms = f"list_transform(range(1, 61), lambda k: pow({empty_share}, pow(2, k)) * pow(2, k - 1))"
-    sigma = f"({empty_share} + list_sum({terms}))"
-    filled = f"sum(pow(2.0, -{rank_column}))"
-    return f"CAST(round({m * m / (2 * log(2))} / ({m} * {sigma} + {filled})) AS BIGINT)"
+    return f"hll_estimate(count(*), sum(pow(2.0, -{rank_column})))"
 
 
 def bucket_sql(value_sql: str) -> str:
-    """The bucket of a number; infinities fall into the outermost ones."""
-    x = f"CAST({value_sql} AS DOUBLE)"
-    size = f"CAST(ceil(ln(least(abs({x}), 1.7976931348623157e308)) / {_LOG_GAMMA!r}) AS INTEGER)"
-    return (
-        f"CASE WHEN {x} > 0 THEN {_OFFSET} + {size} "
-        f"WHEN {x} < 0 THEN -({_OFFSET} + {size}) ELSE 0 END"
-    )
+    """The bucket of a number."""
+    return f"dd_bucket(CAST({value_sql} AS DOUBLE))"
 
 
 def bucket_value_sql(bucket_column: str) -> str:
-    """The value that stands for a bucket, within the relative error of everything in it."""
-    size = f"(2 * pow({_GAMMA!r}, abs({bucket_column}) - {_OFFSET}) / {_GAMMA + 1!r})"
-    return f"(sign({bucket_column}) * CASE WHEN {bucket_column} = 0 THEN 0.0 ELSE {size} END)"
-
-
-def _hash_sql(value_sql: str) -> str:
-    return stable_hash_sql(f"CAST({value_sql} AS VARCHAR)")
+    """The value that stands for a bucket."""
+    return f"dd_value({bucket_column})"

@@ -71,7 +71,7 @@ class _View:
 
     def seen(self, step: Step) -> None:
         for note in step.notes:
-            self._console.print(f"[yellow]note:[/] {escape(note)}")
+            self._console.print(f"[yellow]note:[/] {escape(note)}", soft_wrap=True)
         if self._progress is not None and self._task is not None:
             done = self._progress.tasks[self._task].completed + step.bytes
             self._progress.update(self._task, completed=done, total=done + step.remaining)
