@@ -9,15 +9,13 @@ CSV is a line: a quote that is left open spoils its own row, never those after i
 from __future__ import annotations
 
 import csv
-import gzip
 import io
 import re
-import zlib
 from collections.abc import Generator, Iterator
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any, BinaryIO, cast
+from typing import BinaryIO
 
 import numpy as np
 import pyarrow as pa
@@ -27,6 +25,7 @@ from numpy.typing import NDArray
 
 from muntin.errors import InputError
 from muntin.logs.files import Mark, open_marked
+from muntin.logs.gunzip import BLOCK_BYTES, Gunzip
 from muntin.model import Format
 
 PIECE_BYTES = 16 << 20
@@ -71,6 +70,12 @@ class _Piece:
     def size(self) -> int:
         return len(self.text) + len(self.rest)
 
+    def complete(self) -> _Piece:
+        """Without a last line that has no end."""
+        if (self.rest or self.text).endswith(b"\n"):
+            return self
+        return _Piece(self.start, self.text[: self.text.rfind(b"\n") + 1], b"")
+
 
 def is_gzip(path: Path | str) -> bool:
     return str(path).endswith(".gz")
@@ -89,8 +94,6 @@ def read_chunks(
             else:
                 for piece in _pieces(file, order, piece_bytes):
                     yield Chunk(_lines(piece), piece.start, piece.size, {})
-    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
-        raise InputError(f"{order.path} is not a readable gzip file: {error}") from error
     except (pa.ArrowException, csv.Error) as error:
         raise InputError(f"{order.path} is not a readable {format_.kind} file: {error}") from error
     except OSError as error:
@@ -99,20 +102,28 @@ def read_chunks(
 
 def _row_groups(path: str, order: WorkOrder, columns: list[str]) -> Iterator[Chunk]:
     with pyarrow.parquet.ParquetFile(path) as file:
+        names = file.schema_arrow.names
+        # Rows count even where a file has none of the columns: they are bad ones.
+        present = [name for name in columns if name in names] or names[:1]
         for group in range(order.start, order.end):
             size = file.metadata.row_group(group).total_byte_size
-            yield Chunk(file.read_row_groups([group], columns=columns), group, size, {})
+            yield Chunk(file.read_row_groups([group], columns=present), group, size, {})
 
 
 def _pieces(file: BinaryIO, order: WorkOrder, piece_bytes: int) -> Iterator[_Piece]:
     """The lines of a range, a bounded number of bytes at once unless a line is longer."""
-    if is_gzip(order.path):
-        file.seek(order.start)
-        with gzip.GzipFile(fileobj=_UpTo(file, order.end)) as text:
-            yield from _cut(cast(BinaryIO, text), order.path, order.start, None, piece_bytes)
-    else:
+    if not is_gzip(order.path):
         start = _first_line_start(file, order.start)
         yield from _cut(file, order.path, start, order.end, piece_bytes)
+        return
+    members = Gunzip(file, order.start, order.end)
+    text = io.BufferedReader(members, BLOCK_BYTES)
+    for piece in _cut(text, order.path, order.start, None, piece_bytes):
+        whole = piece if members.damage is None else piece.complete()
+        if whole.size:
+            yield whole
+    if members.damage is not None:
+        raise InputError(f"{order.path} is not a readable gzip file: {members.damage}")
 
 
 def _cut(
@@ -127,23 +138,6 @@ def _cut(
         rest = b"" if text.endswith(b"\n") else _rest_of_line(file, path)
         yield _Piece(position, text, rest)
         position += len(text) + len(rest)
-
-
-class _UpTo(io.RawIOBase):
-    """A file up to a byte: what is appended while it is read belongs to the next order."""
-
-    def __init__(self, file: BinaryIO, end: int) -> None:
-        self._file = file
-        self._end = end
-
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: Any) -> int:
-        room = memoryview(buffer)
-        text = self._file.read(min(len(room), max(0, self._end - self._file.tell())))
-        room[: len(text)] = text
-        return len(text)
 
 
 def _first_line_start(file: BinaryIO, start: int) -> int:
@@ -262,7 +256,7 @@ def _split_lines_of_csv(
     spanning = sorted(set(range(len(lines))) - set(whole))
     found = {i: lines[i].decode() for i in spanning}
     found |= {whole[i]: text for i, text in broken.items()}
-    return table, found
+    return table, dict(sorted(found.items()))
 
 
 @cache
@@ -303,7 +297,7 @@ def _parse_csv(text: bytes, names: list[str], delimiter: str) -> tuple[pa.Table,
 def _csv_names(file: BinaryIO, path: str, format_: Format) -> list[str]:
     """Names of a CSV file's fields; fields past the header's are column8, column9 and so on."""
     file.seek(0)
-    text = cast(BinaryIO, gzip.GzipFile(fileobj=file)) if is_gzip(path) else file
+    text = io.BufferedReader(Gunzip(file, 0, None)) if is_gzip(path) else file
     return csv_names([_rest_of_line(text, path), _rest_of_line(text, path)], format_)
 
 

@@ -11,9 +11,13 @@ from muntin.errors import BadRowError, InputError
 from muntin.kernel.compute import Clock, Totals, compute
 from muntin.kernel.engine import run
 from muntin.kernel.merge import merge
-from muntin.logs.chunks import Chunk, WorkOrder, read_chunks
+from muntin.logs.chunks import LINE, PIECE_BYTES, Chunk, WorkOrder, read_chunks
 from muntin.logs.formats import needed_columns, records_sql
 from muntin.model import POSITION, SOURCE_COLUMN, Job, Stream, Tally
+from muntin.windows.ledger import Ledger
+
+# Blocks of pieces are merged when they become many: a lane may be one long gzip file.
+_BLOCKS_AT_MOST = 32
 
 
 @dataclass(frozen=True)
@@ -29,46 +33,62 @@ class Report:
 
 
 def read_lane(
-    lane: Sequence[WorkOrder], stream: Stream, jobs: Sequence[Job], slack_us: int | None
+    lane: Sequence[WorkOrder],
+    stream: Stream,
+    jobs: Sequence[Job],
+    slack_us: int | None,
+    piece_bytes: int = PIECE_BYTES,
 ) -> tuple[dict[str, pa.Table], Report]:
     """The lane's blocks by job. Bad rows are counted, or raise where the stream says FAIL."""
-    clock = Clock(lane[0].since, slack_us)
-    totals = Totals()
-    notes: list[str] = []
+    reading = _Reading(stream, jobs, Clock(lane[0].since, slack_us))
     for order in lane:
         try:
-            _read_order(order, stream, jobs, clock, totals, notes)
+            reading.read(order, piece_bytes)
         except InputError as error:
             if stream.on_bad_row == "fail":
                 raise
-            notes.append(str(error))
-            totals.bad += 1
-    by_name = {job.name: job for job in jobs}
-    blocks = {name: merge(by_name[name], found) for name, found in totals.blocks.items()}
-    report = Report(lane[0].source, tuple(totals.tallies), totals.records, totals.bad,
-                    totals.last_us, tuple(notes))  # fmt: skip
-    return blocks, report
+            reading.notes.append(str(error))
+            reading.totals.bad += 1
+    return reading.blocks(), reading.report(lane[0].source)
 
 
-def _read_order(
-    order: WorkOrder,
-    stream: Stream,
-    jobs: Sequence[Job],
-    clock: Clock,
-    totals: Totals,
-    notes: list[str],
-) -> None:
-    wanted = tuple(sorted({name for job in jobs for name in job.uses}))
-    names = [c.name for c in needed_columns(stream, wanted)]
-    for chunk in read_chunks(order, stream.format, names):
-        records = parse(chunk, stream, wanted, order)
-        if chunk.broken or records.column(POSITION).null_count:
-            message = _bad_row(chunk, records, order, stream)
-            if stream.on_bad_row == "fail":
-                raise BadRowError(message)
-            if not notes:
-                notes.append(message)
-        totals.add(compute(records, order.source, jobs, clock, chunk.broken))
+class _Reading:
+    """What a lane has come to so far."""
+
+    def __init__(self, stream: Stream, jobs: Sequence[Job], clock: Clock) -> None:
+        self.totals = Totals()
+        self.notes: list[str] = []
+        self._stream = stream
+        self._jobs = {job.name: job for job in jobs}
+        self._clock = clock
+        self._wanted = tuple(sorted({name for job in jobs for name in job.uses}))
+        self._needed = [c.name for c in needed_columns(stream, self._wanted)]
+
+    def read(self, order: WorkOrder, piece_bytes: int) -> None:
+        for chunk in read_chunks(order, self._stream.format, self._needed, piece_bytes):
+            records = parse(chunk, self._stream, self._wanted, order)
+            if chunk.broken or records.column(POSITION).null_count:
+                self._tell_bad(_bad_row(chunk, records, order, self._stream))
+            jobs = list(self._jobs.values())
+            self.totals.add(compute(records, order.source, jobs, self._clock, chunk.broken))
+            if any(len(found) > _BLOCKS_AT_MOST for found in self.totals.blocks.values()):
+                self.totals.blocks = {name: [block] for name, block in self.blocks().items()}
+
+    def blocks(self) -> dict[str, pa.Table]:
+        return {name: merge(self._jobs[name], b) for name, b in self.totals.blocks.items()}
+
+    def report(self, source: str) -> Report:
+        totals = self.totals
+        tallies = tuple(Ledger(totals.tallies))
+        notes = tuple(self.notes)
+        return Report(source, tallies, totals.records, totals.bad, totals.last_us, notes)
+
+    def _tell_bad(self, message: str) -> None:
+        """One bad row is told of; all are counted."""
+        if self._stream.on_bad_row == "fail":
+            raise BadRowError(message)
+        if not self.notes:
+            self.notes.append(message)
 
 
 def parse(chunk: Chunk, stream: Stream, wanted: tuple[str, ...], order: WorkOrder) -> pa.Table:
@@ -86,9 +106,8 @@ def _bad_row(chunk: Chunk, records: pa.Table, order: WorkOrder, stream: Stream) 
         text = next(iter(chunk.broken.values()))
     else:
         row = records.column(POSITION).is_null().index(True).as_py()
-        text = str(next(iter(chunk.fields.slice(row, 1).to_pylist()[0].values()), ""))
-        if stream.format.kind in ("csv", "parquet"):
-            text = str(chunk.fields.slice(row, 1).to_pylist()[0])
+        fields = chunk.fields.slice(row, 1).to_pylist()[0]
+        text = str(fields) if stream.format.kind in ("csv", "parquet") else fields[LINE]
     shown = text.strip() if len(text) <= 200 else text[:200] + "…"
     return (
         f"{order.path}: a row does not fit stream '{stream.name}' "

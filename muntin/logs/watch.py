@@ -30,7 +30,7 @@ from muntin.logs.files import (
     open_inode,
     open_marked,
 )
-from muntin.logs.patterns import PathPattern
+from muntin.logs.patterns import path_patterns
 from muntin.model import Stream
 
 _SETTLED_SECONDS = 2.0
@@ -94,7 +94,7 @@ class Watch:
 
     def __init__(self, stream: Stream, follow: bool, positions: Iterable[FilePosition]) -> None:
         self._stream = stream
-        self._patterns = [PathPattern(text) for text in stream.patterns]
+        self._patterns = path_patterns(stream.patterns)
         self._follow = follow
         self._positions = {p.key: p for p in positions}
         self._looks: dict[Key, _Look] = {}

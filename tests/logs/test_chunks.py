@@ -229,16 +229,47 @@ def test_row_groups_are_read_once(tmp_path: Path, sizes: list[int], cuts: list[i
     assert all(chunk.fields.column_names == ["n"] for chunk in chunks)
 
 
-def test_a_gzip_file_that_ends_too_early_gives_what_it_has(tmp_path: Path) -> None:
+@given(st.data(), pieces)
+def test_a_damaged_gzip_file_gives_what_it_has(
+    tmp_path: Path, data: st.DataObject, piece_bytes: int
+) -> None:
+    """At any byte, by an end or by a flipped bit; pieces of any size give the same lines."""
     path = tmp_path / "a.log.gz"
-    whole = gzip.compress(b"".join(b"%d\n" % n for n in range(100_000)))
-    path.write_bytes(whole[: len(whole) // 2])
-    order = WorkOrder("s", "a", str(path), 0, path.stat().st_size)
-    chunks = read_chunks(order, TEXT, [], 1000)
+    first = [f"line {n}" for n in range(20)]
+    second = [f"more {n}" for n in range(20)]
+    members = [gzip.compress("".join(f"{x}\n" for x in part).encode()) for part in (first, second)]
+    whole = b"".join(members)
+    at = data.draw(st.integers(1, len(whole) - 1))
+    cut = data.draw(st.booleans())
+    flipped = bytes([whole[at] ^ 1 << data.draw(st.integers(0, 7))])
+    path.write_bytes(whole[:at] if cut else whole[:at] + flipped + whole[at + 1 :])
+    found, told = _read_damaged(path, piece_bytes)
+    assert (found, told) == _read_damaged(path, 1 << 20)
+    complete = first * (at >= len(members[0]))
+    assert found[: len(complete)] == complete
+    if cut:
+        assert (first + second)[: len(found)] == found
+        assert bool(told) == (at != len(members[0]))
+    assert not told or told.startswith(f"{path} is not a readable gzip file: ")
+    if not told and not cut:
+        assert found == first + second  # the bit was one that says nothing, as in the header
+
+
+def _read_damaged(path: Path, piece_bytes: int) -> tuple[list[str], str]:
     found: list[Chunk] = []
-    with pytest.raises(InputError, match=r"a.log.gz is not a readable gzip file"):
-        found.extend(chunks)
-    assert lines_of(found)[:2] == ["0", "1"]
+    order = WorkOrder("s", "a", str(path), 0, path.stat().st_size)
+    try:
+        found.extend(read_chunks(order, TEXT, [], piece_bytes))
+    except InputError as error:
+        return lines_of(found), str(error)
+    return lines_of(found), ""
+
+
+def test_zeros_behind_the_last_member_are_not_text(tmp_path: Path) -> None:
+    path = tmp_path / "a.log.gz"
+    path.write_bytes(gzip.compress(b"one\n") + bytes(200_000) + gzip.compress(b"two\n") + bytes(9))
+    order = WorkOrder("s", "a", str(path), 0, path.stat().st_size)
+    assert lines_of(read([order], TEXT)) == ["one", "two"]
 
 
 @pytest.mark.parametrize(

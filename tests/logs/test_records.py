@@ -1,0 +1,183 @@
+"""A lane gives the same blocks and counts however it is cut, and says what it could not read."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from muntin.errors import BadRowError, InputError
+from muntin.kernel.finish import finish, order
+from muntin.logs.chunks import WorkOrder
+from muntin.logs.records import Report, read_lane
+from muntin.logs.tail import Tail
+from muntin.model import Counts, Job, Program
+from muntin.program import sql
+from muntin.windows.ledger import Ledger
+
+JOB = (
+    "SELECT source, count(*) AS records, sum(n) AS total FROM logs GROUP BY source "
+    "WINDOW 10 SECONDS"
+)
+BASE = 1_700_000_000
+
+
+def program(pattern: Path, format_: str = "json", bad: str = "SKIP") -> Program:
+    return sql(
+        f"CREATE STREAM logs (t BIGINT, n BIGINT) FROM '{pattern}' FORMAT {format_} "
+        f"TIMESTAMP t ON BAD ROW {bad}; CREATE JOB job AS {JOB};"
+    )
+
+
+def read(
+    found: Program, slack_us: int | None = None, piece_bytes: int = 1 << 20, tasks: int = 1
+) -> tuple[dict[str, pa.Table], list[Report]]:
+    (stream,) = found.streams.values()
+    jobs = list(found.jobs.values())
+    tail = Tail(stream, follow=False, piece_bytes=1, tasks=tasks)
+    lanes = tail.next_batch(0.0, in_order=slack_us is not None).lanes
+    done = [read_lane(lane, stream, jobs, slack_us, piece_bytes) for lane in lanes]
+    blocks = [block["job"] for block, _ in done if block]
+    return {"job": pa.concat_tables(blocks)} if blocks else {}, [report for _, report in done]
+
+
+def answer(found: Program, blocks: dict[str, pa.Table], ends: list[int]) -> list[dict[str, Any]]:
+    job: Job = found.jobs["job"]
+    rows: list[dict[str, Any]] = order(job, [finish(job, blocks["job"], ends)]).to_pylist()
+    return rows
+
+
+lines = st.lists(
+    st.one_of(
+        st.builds(lambda t, n: json.dumps({"t": BASE + t, "n": n}), *[st.integers(0, 29)] * 2),
+        st.sampled_from(["", "no json", '{"t": null, "n": 1}', '{"t": 1, "n": "x"}']),
+    ),
+    max_size=30,
+)
+
+
+@settings(max_examples=25)
+@given(lines, st.sampled_from([1, 30, 200, 1 << 20]), st.sampled_from([None, 0, 5_000_000]))
+def test_pieces_of_any_size_agree(
+    tmp_path: Path, text: list[str], piece_bytes: int, slack_us: int | None
+) -> None:
+    path = tmp_path / "web-1.json"
+    path.write_text("\n".join(text))
+    found = program(tmp_path / "{source}.json")
+    whole, (*reports,) = read(found, slack_us)
+    pieces, (*others,) = read(found, slack_us, piece_bytes)
+    ends = [BASE // 10 + k for k in range(5)]
+    assert bool(whole) == bool(pieces)
+    if whole:
+        assert answer(found, whole, ends) == answer(found, pieces, ends)
+    assert [replace(r, tallies=(), notes=()) for r in reports] == [
+        replace(r, tallies=(), notes=()) for r in others
+    ]
+    tallies = [set(Ledger(t for r in some for t in r.tallies)) for some in (reports, others)]
+    assert tallies[0] == tallies[1]
+
+
+def test_many_pieces_are_merged_on_the_way(tmp_path: Path) -> None:
+    path = tmp_path / "web-1.json.gz"
+    text = "".join(json.dumps({"t": BASE + i % 10, "n": i}) + "\n" for i in range(80))
+    path.write_bytes(gzip.compress(text.encode()))
+    found = program(tmp_path / "{source}.json.gz")
+    blocks, (report,) = read(found, piece_bytes=1)
+    assert answer(found, blocks, [BASE // 10 + 1]) == [
+        {"w": BASE // 10 + 1, "source": "web-1", "records": 80, "total": 79 * 40}
+    ]
+    assert len(report.tallies) == 1
+    assert (report.records, report.bad, report.last_us) == (80, 0, (BASE + 9) * 1_000_000)
+
+
+def test_bad_rows_are_counted_and_one_is_told(tmp_path: Path) -> None:
+    path = tmp_path / "web-1.csv"
+    path.write_text(f't,n\n{BASE},1\n{BASE},1,1\n{BASE},x\n,5\n"{BASE},6\n{BASE},7\n')
+    found = program(tmp_path / "{source}.csv", "csv")
+    blocks, (report,) = read(found)
+    assert answer(found, blocks, [BASE // 10 + 1])[0]["total"] == 8
+    assert (report.records, report.bad) == (2, 4)
+    assert report.notes == (
+        f"{path}: a row does not fit stream 'logs' (FORMAT csv, a column's type, or no time): "
+        f"{BASE},1,1",
+    )
+    counts = Ledger(report.tallies).counts(found.jobs["job"].window, BASE // 10 + 1)
+    assert counts == Counts(2, 4, 0)
+
+
+@pytest.mark.parametrize(
+    ("name", "format_", "text", "shown"),
+    [
+        ("a.json", "json", "{}\n" + "x" * 300, "{}"),
+        ("a.csv", "csv", "t,n\n1,x\n", "{'t': '1', 'n': 'x'}"),
+        ("a.csv", "csv", 't,n\n1,"2\n', '1,"2'),
+    ],
+)
+def test_a_bad_row_is_refused_where_the_stream_says_so(
+    tmp_path: Path, name: str, format_: str, text: str, shown: str
+) -> None:
+    (tmp_path / name).write_text(text)
+    with pytest.raises(BadRowError) as raised:
+        read(program(tmp_path / name, format_, "FAIL"))
+    assert str(raised.value).endswith(f": {shown}")
+
+
+def test_long_rows_are_cut_in_messages(tmp_path: Path) -> None:
+    (tmp_path / "a.json").write_text("x" * 300)
+    _, (report,) = read(program(tmp_path / "a.json"))
+    assert report.notes[0].endswith(": " + "x" * 200 + "…")
+
+
+def test_what_cannot_be_read_is_one_bad_row_and_the_rest_goes_on(tmp_path: Path) -> None:
+    good = json.dumps({"t": BASE, "n": 1}).encode() + b"\n"
+    (tmp_path / "web-1.1.json.gz").write_bytes(gzip.compress(good * 5)[:-4])
+    (tmp_path / "web-1.2.json.gz").write_bytes(gzip.compress(good))
+    found = program(tmp_path / "{source}.*.json.gz")
+    _, (report,) = read(found, slack_us=0)
+    assert (report.source, report.records, report.bad) == ("web-1", 6, 1)
+    assert "web-1.1.json.gz is not a readable gzip file" in report.notes[0]
+    with pytest.raises(InputError, match="not a readable gzip file"):
+        read(program(tmp_path / "{source}.*.json.gz", bad="FAIL"), slack_us=0)
+
+
+def test_a_file_that_is_gone_when_it_is_read_counts_once(tmp_path: Path) -> None:
+    path = tmp_path / "web-1.json"
+    path.write_text(json.dumps({"t": BASE, "n": 1}) + "\n")
+    found = program(tmp_path / "{source}.json")
+    (stream,) = found.streams.values()
+    (lane,) = Tail(stream, follow=False).next_batch(0.0, in_order=True).lanes
+    path.unlink()
+    blocks, report = read_lane(lane, stream, list(found.jobs.values()), None)
+    assert (blocks, report.records, report.bad) == ({}, 0, 1)
+    assert report.notes == (f"{path} was removed before it was read",)
+
+
+def test_parquet_without_the_columns_is_all_bad(tmp_path: Path) -> None:
+    path = tmp_path / "web-1.parquet"
+    pa.parquet.write_table(pa.table({"other": [1, 2, 3]}), path)
+    blocks, (report,) = read(program(tmp_path / "{source}.parquet", "parquet"))
+    assert (blocks, report.records, report.bad) == ({}, 0, 3)
+    pa.parquet.write_table(pa.table({"t": [BASE], "n": [7]}), path)
+    _, (report,) = read(program(tmp_path / "{source}.parquet", "parquet"))
+    assert (report.records, report.bad) == (1, 0)
+
+
+def test_stream_time_goes_on_where_the_last_batch_stood(tmp_path: Path) -> None:
+    path = tmp_path / "web-1.json"
+    path.write_text(json.dumps({"t": BASE, "n": 1}) + "\n")
+    found = program(tmp_path / "{source}.json")
+    (stream,) = found.streams.values()
+    since = (BASE + 10) * 1_000_000
+    lane = [WorkOrder("logs", "web-1", str(path), 0, path.stat().st_size, since)]
+    for slack_us, late in ((0, 1), (1, 0)):
+        _, report = read_lane(lane, stream, list(found.jobs.values()), slack_us)
+        counts = Ledger(report.tallies).counts(found.jobs["job"].window, BASE // 10 + 1)
+        assert counts == Counts(1, 0, late)
