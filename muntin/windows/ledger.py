@@ -2,53 +2,103 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterable, Iterator
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
+from itertools import accumulate
+
+import numpy as np
+from numpy.typing import NDArray
 
 from muntin.model import Counts, Tally
 from muntin.windows.spec import WindowSpec
+
+
+@dataclass
+class _Pane:
+    """The tallies of one pane by source and mark, and what they come to."""
+
+    tallies: dict[tuple[str, int | None], Tally] = field(default_factory=dict)
+    read: int = 0
+    bad: int = 0
+    marked: dict[int, int] = field(default_factory=dict)  # not_before -> records
+
+    def add(self, tally: Tally) -> None:
+        key = tally.source, tally.not_before
+        known = self.tallies.get(key)
+        self.tallies[key] = tally if known is None else _sum(known, tally)
+        self.read += tally.records
+        self.bad += tally.bad
+        if tally.not_before is not None:
+            earlier = self.marked.get(tally.not_before, 0)
+            self.marked[tally.not_before] = earlier + tally.records
+
+
+@dataclass(frozen=True)
+class _Sums:
+    """Running totals over the panes of one size, so that a window costs two look-ups."""
+
+    panes: list[int]
+    read: list[int]
+    bad: list[int]
+    late_panes: list[int]
+    late: NDArray[np.int64]  # rows of not_before and records, one for each of late_panes
+
+    def counts(self, start: int, end: int) -> Counts:
+        low, high = bisect_left(self.panes, start), bisect_left(self.panes, end)
+        read, bad = self.read[high] - self.read[low], self.bad[high] - self.bad[low]
+        low, high = bisect_left(self.late_panes, start), bisect_left(self.late_panes, end)
+        if low == high:
+            return Counts(read, bad, 0)
+        marked = self.late[low:high]
+        return Counts(read, bad, int(marked[marked[:, 0] >= end, 1].sum()))
 
 
 class Ledger:
     """Tallies by pane size, pane, source and mark; equal ones are added up."""
 
     def __init__(self, tallies: Iterable[Tally] = ()) -> None:
-        self._panes: dict[int, dict[int, dict[tuple[str, int | None], Tally]]] = {}
+        self._panes: dict[int, dict[int, _Pane]] = {}
+        self._sums: dict[int, _Sums] = {}
         self.add(tallies)
 
     def add(self, tallies: Iterable[Tally]) -> None:
         for tally in tallies:
-            pane = self._panes.setdefault(tally.pane_us, {}).setdefault(tally.pane, {})
-            key = (tally.source, tally.not_before)
-            known = pane.get(key)
-            pane[key] = tally if known is None else _sum(known, tally)
+            self._panes.setdefault(tally.pane_us, {}).setdefault(tally.pane, _Pane()).add(tally)
+            self._sums.pop(tally.pane_us, None)
 
     def panes(self, pane_us: int) -> list[int]:
         """Panes with records, in order."""
-        found = self._panes.get(pane_us, {})
-        return sorted(p for p, tallies in found.items() if any(t.records for t in tallies.values()))
+        return sorted(number for number, pane in self._panes.get(pane_us, {}).items() if pane.read)
 
     def counts(self, spec: WindowSpec, end: int) -> Counts:
         """Records read, bad and late within one window."""
-        panes = self._panes.get(spec.pane_us, {})
-        read = bad = late = 0
-        for pane in range(end - spec.length, end):
-            for tally in panes.get(pane, {}).values():
-                missed = tally.not_before is not None and tally.not_before >= end
-                read += tally.records
-                bad += tally.bad
-                late += tally.records if missed else 0
-        return Counts(read, bad, late)
+        if spec.pane_us not in self._sums:
+            self._sums[spec.pane_us] = _sums(self._panes.get(spec.pane_us, {}))
+        return self._sums[spec.pane_us].counts(end - spec.length, end)
 
     def forget(self, pane_us: int, before: int) -> None:
         panes = self._panes.get(pane_us, {})
         for pane in [p for p in panes if p < before]:
             del panes[pane]
+        self._sums.pop(pane_us, None)
 
     def __iter__(self) -> Iterator[Tally]:
         for panes in self._panes.values():
-            for tallies in panes.values():
-                yield from tallies.values()
+            for pane in panes.values():
+                yield from pane.tallies.values()
+
+
+def _sums(panes: dict[int, _Pane]) -> _Sums:
+    inside = sorted(panes.items())
+    marked = [(number, mark) for number, pane in inside for mark in pane.marked.items()]
+    return _Sums(
+        panes=[number for number, _ in inside],
+        read=list(accumulate((pane.read for _, pane in inside), initial=0)),
+        bad=list(accumulate((pane.bad for _, pane in inside), initial=0)),
+        late_panes=[number for number, _ in marked],
+        late=np.array([mark for _, mark in marked], np.int64).reshape(-1, 2),
+    )
 
 
 def _sum(a: Tally, b: Tally) -> Tally:
