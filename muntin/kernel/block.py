@@ -43,5 +43,5 @@ def decode(data: bytes, name: str) -> pa.Table:
         raise BlockError(f"{name}: the block is damaged ({len(payload)} of {length} bytes)")
     try:
         return pa.ipc.open_stream(payload).read_all()
-    except pa.ArrowException as error:
+    except (pa.ArrowException, OSError) as error:  # Arrow has no class of its own for I/O
         raise BlockError(f"{name}: {error}") from error
