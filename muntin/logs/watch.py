@@ -258,8 +258,8 @@ class Watch:
             look = self._looks.get(file.key)
             unread = (look.end - file.position) * look.unit_bytes if look else 0
             if there is not None and str(there.path) == file.path:
-                text = "was truncated or rewritten; reading it from the start"
-                self._notes.append(f"{file.path} {text}")
+                text = f"{file.path} was truncated or rewritten; reading it from the start"
+                self._notes += [text] if file.position else []
             elif self._follow and unread:
                 self._notes.append(f"{file.path} is gone; {unread} bytes of it were not read")
             elif self._follow and file.source not in sources:

@@ -138,7 +138,7 @@ slacks = st.one_of(st.none(), st.integers(0, 20 * SECOND), st.sampled_from([0, S
 BAD, BROKEN = Row(None), Row(None, broken=True)
 
 
-@settings(max_examples=60)
+@settings(max_examples=40)
 @given(logs, st.lists(st.integers(0, 25), max_size=4), slacks)
 @example([BROKEN, BAD, Row(5 * SECOND), BROKEN, Row(12 * SECOND), BAD, BROKEN], [1, 2, 3, 5], 0)
 @example([Row(12 * SECOND), Row(-1), BROKEN, Row(-30 * SECOND)], [2, 3], 0)

@@ -473,8 +473,10 @@ def test_parquet_in_the_making_is_told_and_read_later(tmp_path: Path) -> None:
     assert note.startswith(f"{path} cannot be read: ")
     write_parquet(path, [1, 2])
     assert rows_of(reader.batch().lanes) == [1, 2]
+    assert reader.notes == [note]
     write_parquet(path, [3])
     assert rows_of(reader.batch().lanes) == [3]
+    assert reader.notes[1:] == [f"{path} was truncated or rewritten; reading it from the start"]
 
 
 def test_finite_input_is_what_was_there_first(tmp_path: Path, log: Path) -> None:
