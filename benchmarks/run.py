@@ -20,6 +20,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
+from rich import box
 from rich.console import Console
 from rich.table import Table
 
@@ -27,10 +28,10 @@ from benchmarks.questions import QUESTIONS
 from benchmarks.shop import FILE, Shop, write_shop
 
 CONTESTANTS = {
-    "muntin_job": "Muntin on Spark",
+    "muntin_job": "Muntin",
     "pyspark_batch": "PySpark batch",
     "structured_streaming": "Structured Streaming",
-    "duckdb_scan": "DuckDB alone, scan only",
+    "duckdb_scan": "DuckDB, scan only",
 }
 RIVALS = ("pyspark_batch", "structured_streaming")
 TARGETS = {
@@ -38,7 +39,8 @@ TARGETS = {
     "sliding": {"pyspark_batch": 4.0, "structured_streaming": 12.0},
 }
 TARGET_BYTES = 1.5e9
-LARGER = 4
+TIMES = 4
+LARGER = {"4x the traffic": 1, "4x as long": TIMES}  # hours, as a multiple
 UNCHANGED = 1.1  # peaks differ by a few percent from run to run anyway
 
 _err = Console(stderr=True, highlight=False)
@@ -111,19 +113,16 @@ def ratios(outcomes: dict[str, Outcome]) -> dict[str, float]:
 
 
 def show_question(question: str, outcomes: dict[str, Outcome], size: int) -> None:
-    ours = outcomes["muntin_job"]
-    table = Table(title=f"{question}: {_describe(question)}", title_justify="left")
-    table.add_column("")
-    for heading in ("seconds", "MB/s", "Muntin is", "target", "CPU s", "Python MB", "JVM MB"):
-        table.add_column(heading, justify="right")
+    ours, found = outcomes["muntin_job"], ratios(outcomes)
+    headings = ("seconds", "MB/s", "ratio", "target", "CPU s", "Python MB", "JVM MB")
+    table = _table(f"{question}: {_describe(question)}", headings)
     for module, o in outcomes.items():
-        target = TARGETS[question].get(module)
-        times = f"{o.seconds / ours.seconds:.1f}x faster" if module in RIVALS else ""
+        target, ratio = TARGETS[question].get(module), found.get(module)
         table.add_row(
             CONTESTANTS[module],
             f"{o.seconds:.2f}",
             f"{size / 1e6 / o.seconds:,.0f}",
-            times,
+            f"{ratio:.2f}x" if ratio else "",
             f"{target:g}x" if target else "",
             f"{o.cpu_seconds:.1f}",
             f"{o.python_bytes / 1e6:,.0f}",
@@ -143,28 +142,44 @@ def _describe(question: str) -> str:
     return f"clicks by product{where}, {seconds}{top}"
 
 
-def compare_memory(
-    questions: Sequence[str], small: dict[str, Outcome], shop: Shop, folder: Path, cores: int
-) -> dict[str, Outcome]:
-    """Muntin on the same traffic for four times as long."""
-    larger = replace(shop, records=shop.records * LARGER, hours=shop.hours * LARGER)
-    _write(folder, larger)
-    large = {q: run_contestant("muntin_job", folder, q, cores) for q in questions}
-    table = Table(title=f"Muntin's Python processes, {LARGER}x the input", title_justify="left")
-    for heading in ("", "MB", f"MB, {LARGER}x", "under 1.5 GB", "unchanged", "seconds"):
-        table.add_column(heading, justify="right" if heading else "left")
-    for question, outcome in large.items():
-        before, after = small[question].python_bytes, outcome.python_bytes
-        table.add_row(
-            question,
-            f"{before / 1e6:,.0f}",
-            f"{after / 1e6:,.0f}",
-            _yes(after < TARGET_BYTES),
-            _yes(after < before * UNCHANGED),
-            f"{outcome.seconds:.2f}",
-        )
+def run_larger(questions: Sequence[str], shop: Shop, cores: int) -> dict[str, dict[str, Outcome]]:
+    """Muntin alone on four times the input: more traffic, and the same traffic for longer."""
+    found = {}
+    for kind, hours in LARGER.items():
+        larger = replace(shop, records=shop.records * TIMES, hours=shop.hours * hours)
+        with tempfile.TemporaryDirectory(prefix="muntin-shop-") as folder:
+            _write(Path(folder), larger)
+            found[kind] = {
+                question: run_contestant("muntin_job", Path(folder), question, cores)
+                for question in questions
+            }
+    return found
+
+
+def show_memory(small: dict[str, Outcome], larger: dict[str, dict[str, Outcome]]) -> None:
+    headings = ("MB", "under 1.5 GB", "grown by", "unchanged", "seconds")
+    table = _table("peak memory of Muntin's Python processes", headings)
+    for question, before in small.items():
+        after = [(f", {kind}", found[question]) for kind, found in larger.items()]
+        for kind, o in [("", before), *after]:
+            growth = o.python_bytes / before.python_bytes
+            table.add_row(
+                f"{question}{kind}",
+                f"{o.python_bytes / 1e6:,.0f}",
+                _yes(o.python_bytes < TARGET_BYTES),
+                f"{growth - 1:.0%}" if kind else "",
+                _yes(growth < UNCHANGED) if kind else "",
+                f"{o.seconds:.2f}",
+            )
     _out.print(table)
-    return large
+
+
+def _table(title: str, headings: Sequence[str]) -> Table:
+    table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD)
+    table.add_column("", no_wrap=True)
+    for heading in headings:
+        table.add_column(heading, justify="right", no_wrap=True)
+    return table
 
 
 def _yes(reached: bool) -> str:
@@ -184,17 +199,15 @@ def run(arguments: argparse.Namespace) -> dict[str, Any]:
     questions = [arguments.only] if arguments.only else list(QUESTIONS)
     shop = Shop(records=arguments.records, hours=arguments.hours)
     with tempfile.TemporaryDirectory(prefix="muntin-shop-") as temporary:
-        folder = arguments.folder or Path(temporary) / "once"
+        folder = arguments.folder or Path(temporary)
         size = _size(folder) or _write(folder, shop)
         found = {}
         for question in questions:
             found[question] = run_question(question, folder, arguments.cores, arguments.repeat)
             show_question(question, found[question], size)
-        large = {}
-        if arguments.memory:
-            small = {question: found[question]["muntin_job"] for question in questions}
-            larger = Path(temporary) / "larger"
-            large = compare_memory(questions, small, shop, larger, arguments.cores)
+    larger = run_larger(questions, shop, arguments.cores) if arguments.memory else {}
+    if larger:
+        show_memory({question: found[question]["muntin_job"] for question in questions}, larger)
     return {
         "shop": asdict(shop) | {"bytes": size},
         "cores": arguments.cores,
@@ -202,7 +215,7 @@ def run(arguments: argparse.Namespace) -> dict[str, Any]:
         "outcomes": {q: {m: asdict(o) for m, o in found[q].items()} for q in questions},
         "ratios": {q: ratios(found[q]) for q in questions},
         "targets": TARGETS,
-        "larger": {question: asdict(outcome) for question, outcome in large.items()},
+        "larger": {kind: {q: asdict(o) for q, o in by.items()} for kind, by in larger.items()},
     }
 
 
