@@ -298,10 +298,10 @@ def _csv_names(file: BinaryIO, path: str, format_: Format) -> list[str]:
     """Names of a CSV file's fields; fields past the header's are column8, column9 and so on."""
     file.seek(0)
     text = io.BufferedReader(Gunzip(file, 0, None)) if is_gzip(path) else file
-    return csv_names([_rest_of_line(text, path), _rest_of_line(text, path)], format_)
+    return _column_names([_rest_of_line(text, path), _rest_of_line(text, path)], format_)
 
 
-def csv_names(first_lines: list[bytes], format_: Format) -> list[str]:
+def _column_names(first_lines: list[bytes], format_: Format) -> list[str]:
     rows = [_csv_row(line, format_.delimiter) for line in first_lines]
     names = rows[0] if format_.header else []
     width = max(len(row) for row in rows)
