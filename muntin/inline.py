@@ -71,7 +71,7 @@ def windows_inline(
         jobs = program.jobs_of(stream.name)
         if not jobs:
             continue
-        tail = Tail(stream, False, batch_bytes=batch_bytes, piece_bytes=piece_bytes)
+        tail = Tail(stream, False, (), batch_bytes, piece_bytes, tasks=batch_bytes)
         pipeline = Pipeline(stream, jobs, InlineCollection(stream, jobs), follow=False)
         yield from _drain(tail, pipeline, note)
         done(pipeline)

@@ -93,8 +93,11 @@ def window_text(start: datetime, end: datetime) -> str:
 
 def late_text(job: str, records: int, slack_us: int) -> str:
     """What was lost to lateness, and what would have kept it."""
+    came = f"job '{job}': {records:,} record{'' if records == 1 else 's'} came too late"
+    if slack_us <= 0:
+        return f"{came}: the source had been silent; a longer --idle waits for such"
     needed = describe(-(-slack_us // 1_000_000) * 1_000_000).upper()
-    return f"job '{job}': {records:,} records came too late; SLACK {needed} would have kept them"
+    return f"{came}; SLACK {needed} would have kept them"
 
 
 def _moment(time: datetime) -> str:

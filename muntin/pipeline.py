@@ -19,6 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from muntin.kernel.engine import quote, run
+from muntin.kernel.statements import WINDOW_END
 from muntin.logs.records import Report
 from muntin.logs.tail import Batch, Lane
 from muntin.model import Counts, Job, Result, Score, Stream
@@ -53,7 +54,7 @@ class Source:
     """How far one source's time has come, and when it last had anything to say."""
 
     stream_time: int | None = None
-    heard_at: float = 0.0
+    heard_at: float | None = None  # None after a restart, until the clock is known
 
 
 @dataclass
@@ -93,13 +94,13 @@ class JobWindows:
     def newest(self) -> JobWindows:
         """The last of the windows alone."""
         last = max(self.counts)
-        rows = self.rows.filter(pc.equal(self.rows.column("w"), last))
+        rows = self.rows.filter(pc.equal(self.rows.column(WINDOW_END), last))
         return replace(self, rows=rows, counts={last: self.counts[last]})
 
     def results(self) -> Iterator[Result]:
         """One result for each window with rows, in the order of windows."""
-        ends = self.rows.column("w").to_numpy()
-        columns = self.rows.drop_columns(["w"])
+        ends = self.rows.column(WINDOW_END).to_numpy()
+        columns = self.rows.drop_columns([WINDOW_END])
         changes = np.flatnonzero(ends[1:] != ends[:-1]) + 1
         for start, stop in pairwise([0, *changes.tolist(), len(ends)] if len(ends) else []):
             end = int(ends[start])
@@ -109,7 +110,7 @@ class JobWindows:
 
     def table(self) -> pa.Table:
         """The rows as they are stored: job, window, columns, counts."""
-        ends = self.rows.column("w").to_numpy()
+        ends = self.rows.column(WINDOW_END).to_numpy()
         window = self.job.window
         times = pa.timestamp("us", "UTC")
         columns = {
@@ -117,7 +118,7 @@ class JobWindows:
             "window_start": pa.array((ends - window.length) * window.pane_us).cast(times),
             "window_end": pa.array(ends * window.pane_us).cast(times),
         }
-        columns |= {name: self.rows.column(name) for name in self.rows.column_names if name != "w"}
+        columns |= {o.name: self.rows.column(o.name) for o in self.job.outputs}
         known = np.array(sorted(self.counts), np.int64)
         at = np.searchsorted(known, ends)
         for name in ("read", "bad", "late"):
@@ -129,7 +130,9 @@ class JobWindows:
 def no_windows(job: Job) -> JobWindows:
     """Nothing yet, with the columns that will come."""
     columns = ", ".join(f"NULL::{o.type} AS {quote(o.name)}" for o in job.outputs)
-    rows = run(f"SELECT NULL::BIGINT AS w, {columns} LIMIT 0", {}, f"describing job {job.name}")
+    rows = run(
+        f"SELECT NULL::BIGINT AS {WINDOW_END}, {columns} LIMIT 0", {}, f"describing job {job.name}"
+    )
     return JobWindows(job, rows, {}, {})
 
 
@@ -187,7 +190,10 @@ class Pipeline:
             source = self.progress.sources.setdefault(report.source, Source())
             source.heard_at = now
             if report.last_us is not None:
-                source.stream_time = max(source.stream_time or report.last_us, report.last_us)
+                earlier = source.stream_time
+                source.stream_time = (
+                    max(earlier, report.last_us) if earlier is not None else report.last_us
+                )
             self.progress.records += report.records
             self.progress.bad += report.bad
             self._count_late(report)
@@ -200,6 +206,8 @@ class Pipeline:
 
         Sources that are `behind` have more to be read at once, and so hold windows back.
         """
+        for source in self.progress.sources.values():
+            source.heard_at = now if source.heard_at is None else source.heard_at
         due = self.due(self._horizon(behind, now, final))
         if not due and not save:
             return Emission()
@@ -266,19 +274,22 @@ class Pipeline:
             return _EVER
         if self.slack_us is None:
             return None
-        timed = {n: s for n, s in self.progress.sources.items() if s.stream_time is not None}
-        holding = [s.stream_time for n, s in timed.items() if self._holds(n, s, behind, now)]
-        times = [t for t in holding if t is not None]
-        if times:
-            return min(times) - self.slack_us
-        if self._follow and timed:
-            return max(s.stream_time or 0 for s in timed.values()) - self.slack_us
-        return None
+        times = {n: s.stream_time for n, s in self.progress.sources.items()}
+        if any(times.get(name) is None for name in behind):
+            return None  # its first records are still to be read
+        known = {n: t for n, t in times.items() if t is not None}
+        holding = [t for n, t in known.items() if self._holds(n, behind, now)]
+        if holding:
+            return min(holding) - self.slack_us
+        if not self._follow or not known:
+            return None
+        # All are silent. A clock that runs ahead must not close windows of the future.
+        return min(max(known.values()) - self.slack_us, int(now * 1_000_000))
 
-    def _holds(self, name: str, source: Source, behind: frozenset[str], now: float) -> bool:
-        if name in behind:
-            return True
-        return self._follow and now - source.heard_at <= self._idle_seconds
+    def _holds(self, name: str, behind: frozenset[str], now: float) -> bool:
+        heard_at = self.progress.sources[name].heard_at
+        recent = heard_at is None or now - heard_at <= self._idle_seconds
+        return name in behind or (self._follow and recent)
 
     def _count_late(self, report: Report) -> None:
         """A record is late for a job if at least one window it belongs to leaves it out."""

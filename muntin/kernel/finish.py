@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from muntin.kernel.engine import run
-from muntin.kernel.statements import consolidate_sql, finish_sql, order_sql, removable
+from muntin.kernel.statements import consolidate_sql, finish_sql, order_sql
 from muntin.model import Job
 
 # Partials times windows that one statement may hold at once; bounds memory, not answers.
@@ -38,7 +38,7 @@ def _finish_slice(job: Job, block: pa.Table, ends: Sequence[int]) -> pa.Table:
 
 def _slices(job: Job, block: pa.Table, ends: Sequence[int]) -> Iterator[Sequence[int]]:
     panes = max(1, pc.count_distinct(block.column("pane")).as_py())
-    overlap = 1 if removable(job) else -(-job.window.length // job.window.step)
+    overlap = -(-job.window.length // job.window.step)
     expanded = max(1, block.num_rows * overlap * job.window.step // panes)
     count = max(1, ROWS_AT_ONCE // expanded)
     for start in range(0, len(ends), count):

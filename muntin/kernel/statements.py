@@ -13,9 +13,10 @@ from functools import cache
 from muntin.kernel.aggregates import ZERO_WHEN_MISSING
 from muntin.kernel.engine import quote
 from muntin.kernel.sketches import stable_hash_sql
-from muntin.model import MARK, POSITION, Cell, Job, Merge, Part
+from muntin.model import MARK, POSITION, Cell, Job, Key, Merge, Part
 
 KEY_GROUPS = 256
+WINDOW_END = "__end"  # the pane a window ends before, beside the user's columns
 
 
 def floor_div_sql(position: str, size: int) -> str:
@@ -170,7 +171,7 @@ def finish_sql(job: Job, consolidated: str) -> str:
     """Windows to rows: cells become columns, then HAVING; ordering stays as o0…, k0…."""
     tables = [f"consolidated AS (\n{consolidated}\n)"]
     tables += [f"p{i} AS ({_finish_part_sql(job, i)})" for i in range(len(job.parts))]
-    outputs = [f"CAST({o.sql} AS {o.type}) AS {quote(o.name)}" for o in job.outputs]
+    outputs = [f"CAST({o.sql} AS {o.type}) AS x{i}" for i, o in enumerate(job.outputs)]
     order = [f"{o.sql} AS o{i}" for i, o in enumerate(job.order)]
     ties = [f"p0.k{i} AS k{i}" for i in range(len(job.keys))]
     joins = "".join(_join_sql(job, i) for i in range(1, len(job.parts)))
@@ -186,8 +187,12 @@ def finish_sql(job: Job, consolidated: str) -> str:
 
 @cache
 def order_sql(job: Job) -> str:
-    """Rows of all key groups to the rows of the results, window by window."""
-    names = ", ".join(["w", *(quote(o.name) for o in job.outputs)])
+    """Rows of all key groups to the rows of the results, window by window.
+
+    Only here do the columns get the names that the user gave them.
+    """
+    named = (f"x{i} AS {quote(o.name)}" for i, o in enumerate(job.outputs))
+    names = ", ".join([f"w AS {WINDOW_END}", *named])
     limit = "" if job.limit is None else f"\nQUALIFY {_rank_sql(job)} <= {job.limit}"
     return f"SELECT {names}\nFROM rows{limit}\nORDER BY {', '.join(['w', *_ordering(job)])}"
 
@@ -197,9 +202,17 @@ def key_group_sql(job: Job, groups: int) -> str:
     """The key group of a row: a hash of its keys alone, the same everywhere."""
     if not job.keys:
         return "0"
-    texts = [f"coalesce(CAST({k} AS VARCHAR), chr(1))" for k in _key_names(job)]
+    texts = [
+        f"coalesce(CAST({_one_zero_sql(i, key)} AS VARCHAR), chr(1))"
+        for i, key in enumerate(job.keys)
+    ]
     text = " || chr(0) || ".join(texts)
     return f"CAST({stable_hash_sql(text)} % {KEY_GROUPS} * {groups} // {KEY_GROUPS} AS INTEGER)"
+
+
+def _one_zero_sql(index: int, key: Key) -> str:
+    """Zero and minus zero are one key, so they must have one text."""
+    return f"k{index} + 0.0" if key.type in ("DOUBLE", "FLOAT") else f"k{index}"
 
 
 def _finish_part_sql(job: Job, index: int) -> str:

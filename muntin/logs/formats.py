@@ -63,8 +63,9 @@ def records_sql(stream: Stream, wanted: tuple[str, ...], present: frozenset[str]
     fields = _fields_sql(stream.format, needed)
     # Without MATERIALIZED, DuckDB takes a field out of its line once for each use of it.
     texts = f"WITH texts AS MATERIALIZED ({fields})\n" if fields else ""
+    position = f"CASE WHEN NOT __bad THEN TRY({position_sql(stream)}) END AS {POSITION}"
     return (
-        f"{texts}SELECT {shown}CASE WHEN NOT __bad THEN TRY({position_sql(stream)}) END AS {POSITION}\n"
+        f"{texts}SELECT {shown}{position}\n"
         f"FROM (SELECT {', '.join([*typed, f'coalesce({bad}, false) AS __bad'])}\n"
         f"FROM {'texts' if fields else 'fields'})"
     )

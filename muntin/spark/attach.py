@@ -68,7 +68,7 @@ def attach(
     if not jobs:
         raise InputError(f"the text defines no job on stream '{stream}'")
     collection = SparkCollection(frame.sparkSession.sparkContext, program.streams[stream], jobs)
-    journal = Journal(state, stream, jobs, collection)
+    journal = Journal(state, described, jobs, collection)
     handler = _Handler(
         Pipeline(described, jobs, collection, True, idle_seconds, journal.progress),
         journal,

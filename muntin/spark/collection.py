@@ -16,6 +16,7 @@ import pyarrow as pa
 from pyspark import RDD, SparkContext, StorageLevel
 from pyspark.sql import DataFrame
 
+from muntin.errors import MuntinError
 from muntin.kernel.block import decode, encode
 from muntin.kernel.finish import finish, order
 from muntin.kernel.merge import merge, split, without
@@ -36,6 +37,7 @@ class Kept:
 
     blocks: Blocks = field(default_factory=dict)
     reports: list[Report] = field(default_factory=list)
+    errors: list[MuntinError] = field(default_factory=list)
 
 
 @dataclass
@@ -68,17 +70,26 @@ class SparkCollection:
 
         def compute(lanes: Iterable[Lane]) -> Iterator[tuple[int, Kept]]:
             for lane in lanes:
-                blocks, report = read_lane(lane, stream, list(jobs.values()), slack_us)
-                yield from scatter(jobs, blocks, report, groups)
+                try:
+                    blocks, report = read_lane(lane, stream, list(jobs.values()), slack_us)
+                except MuntinError as error:  # raised by the driver, without Spark's traceback
+                    yield 0, Kept(errors=[error])
+                else:
+                    yield from scatter(jobs, blocks, report, groups)
 
         return self.keep(self._context.parallelize(lanes, len(lanes)).mapPartitions(compute))
 
     def keep(self, computed: RDD[tuple[int, Kept]]) -> list[Report]:
         """Adds blocks that tasks have computed as one more step; returns their reports."""
+        if len(self._steps) >= STEPS_AT_MOST:
+            self.compact()
         step = _merged(computed.partitionBy(self.groups, home), self._jobs, {})
         self._steps.append(step)
-        reports = step.flatMap(lambda item: item[1].reports).collect()
-        return list(reports)
+        told = step.map(lambda item: (item[1].reports, item[1].errors)).collect()
+        for _, errors in told:
+            if errors:
+                raise errors[0]
+        return [report for reports, _ in told for report in reports]
 
     def keep_frame(self, computed: DataFrame) -> list[Report]:
         """The same for a frame of (group, pickled blocks)."""
@@ -105,12 +116,11 @@ class SparkCollection:
 
     def forget(self, emitted: Mapping[str, int]) -> None:
         self._emitted = dict(emitted)
-        if len(self._steps) > STEPS_AT_MOST:
-            self.compact()
 
     def compact(self) -> None:
         """Merges all steps into one, without what no window needs any more."""
-        step = _merged(self._union(self._steps), self._jobs, self._emitted)
+        told = self._union(self._steps).mapValues(lambda kept: Kept(kept.blocks))
+        step = _merged(told, self._jobs, self._emitted)
         step.localCheckpoint()
         step.count()
         for old in self._steps:
@@ -159,7 +169,8 @@ def _merged(step: Step, jobs: Jobs, emitted: dict[str, int]) -> Step:
             name: encode(without(jobs[name], block, emitted[name]) if name in emitted else block)
             for name, block in _decoded(jobs, found).items()
         }
-        yield group, Kept(kept, [report for _, item in found for report in item.reports])
+        reports = [report for _, item in found for report in item.reports]
+        yield group, Kept(kept, reports, [error for _, item in found for error in item.errors])
 
     merged = step.mapPartitionsWithIndex(merge_group, preservesPartitioning=True)
     return merged.persist(StorageLevel.MEMORY_AND_DISK)

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from muntin.logs.tail import FilePosition
-from muntin.model import Job
+from muntin.model import Job, Stream
 from muntin.pipeline import Emission, Progress, no_windows
 from muntin.spark.collection import SparkCollection
-from muntin.store.checkpoint import Checkpoint, Saved, keep_known, shape
+from muntin.store.checkpoint import Checkpoint, Saved, differences, shape
 from muntin.store.results import Results
 
 SAVES_PER_REWRITE = 64
@@ -19,25 +19,28 @@ class Journal:
     """Takes up where the last run stopped; `batch` is the last one committed, or -1."""
 
     def __init__(
-        self, state: Path, stream: str, jobs: Sequence[Job], collection: SparkCollection
+        self, state: Path, stream: Stream, jobs: Sequence[Job], collection: SparkCollection
     ) -> None:
-        self._checkpoint = Checkpoint(state, stream)
+        self._stream = stream.name
+        self._checkpoint = Checkpoint(state, stream.name)
         self._results = Results(state)
         self._collection = collection
-        self._shapes = {job.name: shape(job) for job in jobs}
+        self._shapes = {job.name: shape(job, stream) for job in jobs}
         self._appended = 0
         self.notes: list[str] = []
         self.batch = -1
         self.progress = Progress()
         self.positions: tuple[FilePosition, ...] = ()
         self._results.prepare({job.name: no_windows(job).table() for job in jobs})
-        saved = self._checkpoint.load()
+        saved = self._checkpoint.load(self._shapes)
         if saved is not None:
-            self._resume(saved, jobs)
+            self._resume(saved)
 
-    def _resume(self, saved: Saved, jobs: Sequence[Job]) -> None:
-        self._results.publish(saved.batch, saved.results)
-        self.notes += keep_known(saved, {job.name: job for job in jobs})
+    def _resume(self, saved: Saved) -> None:
+        self._results.publish(self._stream, saved.batch, saved.results)
+        self.notes += differences(saved.shapes, self._shapes)
+        # The first commit rewrites what earlier runs have left, however short they were.
+        self._appended = SAVES_PER_REWRITE - 1
         self._collection.restore(saved.blocks)
         self.batch = saved.batch
         self.progress = saved.progress
@@ -55,7 +58,7 @@ class Journal:
         self._checkpoint.save(saved, whole)
         if whole:
             self._appended = 0
-        self._results.publish(batch, tables)
+        self._results.publish(self._stream, batch, tables)
         self.batch = batch
 
     def _all_blocks(self) -> dict[str, list[bytes]]:

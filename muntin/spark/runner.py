@@ -90,7 +90,7 @@ class StreamRun:
         self._stream = stream
         self._settings = settings
         self._collection = SparkCollection(context, stream, jobs)
-        self._journal = Journal(settings.state, stream.name, jobs, self._collection)
+        self._journal = Journal(settings.state, stream, jobs, self._collection)
         self.pipeline = Pipeline(
             stream,
             jobs,

@@ -12,24 +12,32 @@ from __future__ import annotations
 import fcntl
 import json
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
+from hashlib import sha256
 from pathlib import Path
+from typing import Literal
 
 import pyarrow as pa
 
 from muntin.errors import StateError
 from muntin.kernel.block import decode, encode
 from muntin.logs.tail import FilePosition
-from muntin.model import Job, Tally
+from muntin.model import Job, Stream, Tally
 from muntin.pipeline import Lateness, Progress, Source
 from muntin.store import delta
 from muntin.windows.ledger import Ledger
 
 VERSION = 1
 _SCHEMA = pa.schema(
-    [("batch", pa.int64()), ("kind", pa.string()), ("job", pa.string()), ("payload", pa.binary())]
+    [
+        ("batch", pa.int64()),
+        ("kind", pa.string()),
+        ("job", pa.string()),
+        ("shape", pa.string()),
+        ("payload", pa.binary()),
+    ]
 )
 
 
@@ -49,22 +57,24 @@ class Checkpoint:
     """The checkpoints of one stream."""
 
     def __init__(self, state: Path, stream: str) -> None:
+        self._stream = stream
         self._path = state / "streams" / stream
 
     def save(self, saved: Saved, whole: bool) -> None:
         """Commits a batch; `whole` says that the blocks stand for all earlier ones too."""
-        rows = [("progress", "", _progress_json(saved))]
-        rows += [("block", job, b) for job, blocks in saved.blocks.items() for b in blocks]
-        rows += [("result", job, encode(table)) for job, table in saved.results.items()]
-        kinds, jobs, payloads = zip(*rows, strict=True)
-        columns = [[saved.batch] * len(rows), list(kinds), list(jobs), list(payloads)]
+        rows = [("progress", "", "", _progress_json(saved))]
+        for job, blocks in saved.blocks.items():
+            rows += [("block", job, saved.shapes[job], block) for block in blocks]
+        rows += [("result", job, "", encode(table)) for job, table in saved.results.items()]
+        columns = [[saved.batch] * len(rows), *map(list, zip(*rows, strict=True))]
         table = pa.table(columns, schema=_SCHEMA)
-        delta.write(self._path, table, saved.batch, "overwrite" if whole else "append")
+        mode: Literal["append", "overwrite"] = "overwrite" if whole else "append"
+        delta.write(self._path, table, self._stream, saved.batch, mode)
         if whole:
             delta.tidy(self._path)
 
-    def load(self) -> Saved | None:
-        """The newest state, or None where nothing was saved yet."""
+    def load(self, shapes: Mapping[str, str]) -> Saved | None:
+        """The newest state with the blocks of these shapes, or None if nothing was saved yet."""
         if not delta.exists(self._path):
             return None
         newest = "batch = (SELECT max(batch) FROM stored)"
@@ -74,7 +84,7 @@ class Checkpoint:
             next(r["payload"] for r in reversed(rows) if r["kind"] == "progress")
         )
         for row in rows:
-            if row["kind"] == "block":
+            if row["kind"] == "block" and row["shape"] == shapes.get(row["job"]):
                 saved.blocks.setdefault(row["job"], []).append(row["payload"])
             elif row["kind"] == "result":
                 name = f"unpublished results of job {row['job']}"
@@ -82,9 +92,11 @@ class Checkpoint:
         return saved
 
 
-def shape(job: Job) -> str:
-    """What has to be equal for a job to go on with the blocks it left."""
-    return repr((job.stream, job.window, job.where, job.keys, job.parts))
+def shape(job: Job, stream: Stream) -> str:
+    """What has to be equal for a job to go on with the blocks it left, as a short name."""
+    columns = [c for c in stream.columns if c.name in job.uses]
+    meaning = (job.stream, job.window, job.where, job.keys, job.parts, stream.timestamp, columns)
+    return sha256(repr(meaning).encode()).hexdigest()[:16]
 
 
 @contextmanager
@@ -96,10 +108,11 @@ def locked(state: Path) -> Iterator[None]:
     except OSError as error:
         raise StateError(f"the state folder {state} cannot be used: {error.strerror}") from error
     try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise StateError(f"the state folder {state} is in use by another muntin") from None
         yield
-    except BlockingIOError:
-        raise StateError(f"the state folder {state} is in use by another muntin") from None
     finally:
         os.close(handle)
 
@@ -141,15 +154,10 @@ def _parse_progress(data: bytes) -> Saved:
     return Saved(read["batch"], progress, positions, read["shapes"])
 
 
-def keep_known(saved: Saved, jobs: Mapping[str, Job]) -> Sequence[str]:
-    """Drops what belongs to jobs that changed or are gone; returns what was dropped, in words."""
-    notes = []
-    for name in list(saved.shapes):
-        if name not in jobs:
-            notes.append(f"job '{name}' is no longer run; its results stay")
-        elif saved.shapes[name] != shape(jobs[name]):
-            notes.append(f"job '{name}' has changed; its open windows start again from here")
-        else:
-            continue
-        saved.blocks.pop(name, None)
-    return notes
+def differences(saved: Mapping[str, str], shapes: Mapping[str, str]) -> Iterator[str]:
+    """What became of the jobs of the last run, in words."""
+    for name in saved:
+        if name not in shapes:
+            yield f"job '{name}' is no longer run; its results stay"
+        elif saved[name] != shapes[name]:
+            yield f"job '{name}' has changed; its open windows start again from here"

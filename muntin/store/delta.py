@@ -9,24 +9,26 @@ from typing import Literal
 
 import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, Transaction, WriterProperties, write_deltalake
-from deltalake.exceptions import DeltaError
 
 from muntin.errors import StateError
 from muntin.kernel.engine import literal, run
-
-_APP = "muntin"
 
 
 def exists(path: Path) -> bool:
     return DeltaTable.is_deltatable(str(path))
 
 
-def last_batch(path: Path) -> int | None:
-    """The newest batch committed to a table, or None where there is no table yet."""
+def last_batch(path: Path, writer: str) -> int | None:
+    """The newest batch a writer has committed to a table, or None."""
     if not exists(path):
         return None
     with _explained(path, "read"):
-        return DeltaTable(str(path)).transaction_version(_APP)
+        return DeltaTable(str(path)).transaction_version(writer)
+
+
+def schema(path: Path) -> pa.Schema:
+    with _explained(path, "read"):
+        return pa.schema(DeltaTable(str(path)).schema().to_arrow())
 
 
 def create(path: Path, schema: pa.Schema) -> None:
@@ -37,11 +39,12 @@ def create(path: Path, schema: pa.Schema) -> None:
 def write(
     path: Path,
     table: pa.Table,
+    writer: str,
     batch: int,
     mode: Literal["append", "overwrite"] = "append",
     merge_schema: bool = False,
 ) -> None:
-    """Commits rows together with their batch number."""
+    """Commits rows together with who wrote them in which batch."""
     with _explained(path, "written"):
         write_deltalake(
             str(path),
@@ -49,19 +52,18 @@ def write(
             mode=mode,
             schema_mode="merge" if merge_schema else None,
             writer_properties=WriterProperties(compression="SNAPPY"),
-            commit_properties=CommitProperties(app_transactions=[Transaction(_APP, batch)]),
+            commit_properties=CommitProperties(app_transactions=[Transaction(writer, batch)]),
         )
 
 
 def read(path: Path, sql: str) -> pa.Table:
     """The rows of `sql`, in which the table is called `stored`."""
     with _explained(path, "read"):
-        table = DeltaTable(str(path))
-        files = table.file_uris()
+        files = DeltaTable(str(path)).file_uris()
     if not files:
-        return pa.schema(table.schema().to_arrow()).empty_table()
+        return schema(path).empty_table()
     listed = ", ".join(literal(file) for file in files)
-    stored = f"read_parquet([{listed}], union_by_name = true)"
+    stored = f"read_parquet([{listed}], union_by_name = true, file_row_number = true)"
     return run(f"WITH stored AS (FROM {stored}) {sql}", {}, f"reading {path}")
 
 
@@ -78,5 +80,5 @@ def tidy(path: Path) -> None:
 def _explained(path: Path, done: str) -> Iterator[None]:
     try:
         yield
-    except (DeltaError, OSError, pa.ArrowException) as error:
+    except Exception as error:  # deltalake raises plain ones too, for example from its casts
         raise StateError(f"the table {path} cannot be {done}: {error}") from error

@@ -20,17 +20,20 @@ class Results:
     def prepare(self, tables: Mapping[str, pa.Table]) -> None:
         """Creates the tables that are not there yet, so that readers find them empty."""
         for job, table in tables.items():
-            if not delta.exists(self._folder / job):
-                delta.create(self._folder / job, table.schema)
+            path = self._folder / job
+            if not delta.exists(path):
+                delta.create(path, table.schema)
+            else:
+                _require_same_types(job, path, delta.schema(path), table.schema)
 
-    def publish(self, batch: int, tables: Mapping[str, pa.Table]) -> None:
-        """Appends rows of a batch; a batch that is there already changes nothing."""
+    def publish(self, stream: str, batch: int, tables: Mapping[str, pa.Table]) -> None:
+        """Appends rows of a stream's batch; one that is there already changes nothing."""
         for job, table in tables.items():
             path = self._folder / job
-            last = delta.last_batch(path)
+            last = delta.last_batch(path, stream)
             if last is None or last < batch:
                 try:
-                    delta.write(path, table, batch, merge_schema=True)
+                    delta.write(path, table, stream, batch, merge_schema=True)
                 except StateError as error:
                     raise StateError(f"results of job '{job}': {error}") from error
 
@@ -51,6 +54,18 @@ class Results:
         if latest:
             where = "window_end = (SELECT max(window_end) FROM stored)"
         elif after_us is not None:
-            where = f"epoch_us(window_end) > {after_us}"
-        # Rows of a window lie in one file, already ordered; DuckDB keeps their order.
-        return delta.read(path, f"SELECT * FROM stored WHERE {where} ORDER BY window_end")
+            where = f"window_end > make_timestamptz({after_us})"
+        # Rows of a window lie in one file, in their order.
+        rows = "SELECT * EXCLUDE (file_row_number) FROM stored"
+        return delta.read(path, f"{rows} WHERE {where} ORDER BY window_end, file_row_number")
+
+
+def _require_same_types(job: str, path: Path, known: pa.Schema, wanted: pa.Schema) -> None:
+    """Columns may be added; one whose type has changed would be rounded or refused."""
+    for field in wanted:
+        if field.name in known.names and known.field(field.name).type != field.type:
+            raise StateError(
+                f"column '{field.name}' of job '{job}' is now {field.type}, but its results in "
+                f"{path} have {known.field(field.name).type}; give the column or the job another "
+                f"name, or move the old table away"
+            )

@@ -44,7 +44,7 @@ class Follower:
     def __init__(self, spark: SparkSession, folder: Path, slack: str = "") -> None:
         from muntin.spark.runner import StreamRun
 
-        self.now = 0.0
+        self.now = BASE + 1000.0
         settings = Settings(folder / "state", follow=True, idle_seconds=30)
         program_ = program(folder / "logs", slack)
         self.run = StreamRun(spark, program_.streams["logs"], program_.jobs_of("logs"), settings)
@@ -274,3 +274,51 @@ def test_windows_that_leave_without_new_records_are_saved_as_gone(
     write(tmp_path / "logs", "web-1", (21, "a", 0))
     write(tmp_path / "logs", "web-2", (21, "a", 0))
     assert Follower(spark, tmp_path).step() == [(10, "a", 2)]
+
+
+def test_a_changed_job_never_gets_its_old_blocks_back(spark: SparkSession, tmp_path: Path) -> None:
+    write(tmp_path / "logs", "web-1", (1, "a", 1000))
+    Follower(spark, tmp_path).step()
+    changed = mt.sql(
+        STREAM.replace("sum(n) AS n", "sum(n % 10) AS n").format(folder=tmp_path / "logs", slack="")
+    )
+    settings = Settings(tmp_path / "state", follow=True, seconds=0)
+    for row in ((2, "a", 3), (3, "a", 4), (11, "a", 0)):
+        write(tmp_path / "logs", "web-1", row)
+        list(SparkRun(changed, spark, settings).steps())
+    assert stored(tmp_path) == [(0, "a", 7, 2)]
+
+
+def test_a_restart_makes_nobody_idle(spark: SparkSession, tmp_path: Path) -> None:
+    write(tmp_path / "logs", "web-1", (1, "a", 1), (12, "a", 1))
+    write(tmp_path / "logs", "web-2", (4, "a", 1))
+    assert Follower(spark, tmp_path).step() == []
+    assert Follower(spark, tmp_path).step() == []  # web-2 may still write before 10
+
+
+def test_a_clock_ahead_does_not_close_the_future(spark: SparkSession, tmp_path: Path) -> None:
+    write(tmp_path / "logs", "web-1", (1, "a", 1))
+    write(tmp_path / "logs", "web-2", (90_000, "a", 1), (90_020, "a", 1))
+    follower = Follower(spark, tmp_path)
+    follower.step()
+    follower.now += 40  # all are silent
+    assert follower.step() == [(0, "a", 1)]
+    assert follower.run.pipeline.progress.emitted_us["sums"] == (BASE + 10) * 1_000_000
+
+
+def test_errors_in_tasks_are_ours(spark: SparkSession, tmp_path: Path) -> None:
+    (tmp_path / "logs" / "web-1").mkdir(parents=True)
+    (tmp_path / "logs" / "web-1" / "a.log").write_text("nonsense\n")
+    failing = program(tmp_path / "logs", " ON BAD ROW FAIL")
+    with pytest.raises(mt.BadRowError, match="nonsense"):
+        list(SparkRun(failing, spark, Settings(tmp_path / "state", follow=False)).steps())
+
+
+def test_results_that_change_their_type_are_refused(spark: SparkSession, tmp_path: Path) -> None:
+    write(tmp_path / "logs", "web-1", (1, "a", 1), (11, "a", 2))
+    Follower(spark, tmp_path).step()
+    other = STREAM.replace("sum(n) AS n", "avg(n) AS n").format(folder=tmp_path / "logs", slack="")
+    run = SparkRun(mt.sql(other), spark, Settings(tmp_path / "state", follow=True, seconds=0))
+    with pytest.raises(mt.StateError, match="column 'n' of job 'sums' is now double"):
+        next(run.steps())
+    assert stored(tmp_path) == [(0, "a", 1, 1)]
