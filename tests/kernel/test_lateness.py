@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from muntin.kernel.compute import Clock, Totals, compute
 from muntin.kernel.finish import finish, order
 from muntin.kernel.merge import merge
+from muntin.kernel.statements import WINDOW_END
 from muntin.model import POSITION, Counts, Job
 from muntin.program import sql
 from muntin.windows.ledger import Ledger
@@ -116,7 +117,7 @@ class Found:
         if not blocks:
             return {}
         table = order(job, [finish(job, merge(job, blocks), ends)])
-        return {row["w"]: (row["records"], row["total"]) for row in table.to_pylist()}
+        return {row[WINDOW_END]: (row["records"], row["total"]) for row in table.to_pylist()}
 
 
 positions = st.one_of(
