@@ -2,8 +2,8 @@
 
 An element of a step is (group, kept): the blocks of one key group by job. Steps share one
 partition function, so their union has one partition per group and moves nothing. Steps are
-merged when they become many; their lineage is cut there, because what is lost with an
-executor comes back from the state folder, not from re-reading an hour of logs.
+merged when they become many, and their lineage is cut there: a merged step that is lost with an
+executor ends the run, which starts again from its checkpoint.
 """
 
 from __future__ import annotations
