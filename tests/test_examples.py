@@ -15,13 +15,17 @@ from decimal import Decimal
 from math import ceil
 from pathlib import Path
 from statistics import median
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from muntin import program
+from muntin.api import results, run_on_spark
 from muntin.inline import windows_inline
 from muntin.pipeline import Pipeline
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
 DATA = Path(__file__).parents[2] / "shared" / "data"
@@ -64,6 +68,21 @@ def test_example(example: Path, folder: Path, monkeypatch: pytest.MonkeyPatch) -
     assert rows
     assert [select(row, expected.rows[0]) for row in rows] == [
         {name: tolerant(name, value) for name, value in row.items()} for row in expected.rows
+    ]
+
+
+@pytest.mark.parametrize("name", ["cars", "kafka", "wikipedia"])
+def test_example_on_spark(
+    name: str, spark: SparkSession, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(folder)
+    loaded = program.load(EXAMPLES / f"{name}.sql")
+    for _ in run_on_spark(loaded, tmp_path, spark):
+        pass
+    (job,) = loaded.jobs
+    expected = ORACLES[name]().rows
+    assert [select(row, expected[0]) for row in results(job, tmp_path).to_pylist()] == [
+        {column: tolerant(column, value) for column, value in row.items()} for row in expected
     ]
 
 

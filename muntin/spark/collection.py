@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from pathlib import Path
 
 import pyarrow as pa
 from pyspark import RDD, SparkContext, StorageLevel
@@ -20,12 +21,14 @@ from muntin.errors import MuntinError
 from muntin.kernel.block import decode, encode
 from muntin.kernel.finish import finish, order
 from muntin.kernel.merge import merge, split, without
+from muntin.logs.chunks import WorkOrder
 from muntin.logs.records import Report, read_lane
 from muntin.logs.tail import Lane
 from muntin.model import Job, Stream
 from muntin.pipeline import Answer, Due
 
 STEPS_AT_MOST = 12
+_TASKS_PER_CORE = 4
 
 Jobs = dict[str, Job]
 Blocks = dict[str, bytes]
@@ -77,7 +80,9 @@ class SparkCollection:
                 else:
                     yield from scatter(jobs, blocks, report, groups)
 
-        return self.keep(self._context.parallelize(lanes, len(lanes)).mapPartitions(compute))
+        located = [tuple(_located(order) for order in lane) for lane in lanes]
+        tasks = min(len(lanes), _TASKS_PER_CORE * self._context.defaultParallelism)
+        return self.keep(self._context.parallelize(located, tasks).mapPartitions(compute))
 
     def keep(self, computed: RDD[tuple[int, Kept]]) -> list[Report]:
         """Adds blocks that tasks have computed as one more step; returns their reports."""
@@ -147,6 +152,11 @@ class SparkCollection:
 
     def _union(self, steps: list[Step]) -> Step:
         return steps[0] if len(steps) == 1 else self._context.union(steps)
+
+
+def _located(order: WorkOrder) -> WorkOrder:
+    """The order for a worker, whose current folder is another one."""
+    return replace(order, path=str(Path(order.path).absolute()))
 
 
 def scatter(
