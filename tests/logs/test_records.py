@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 
 from muntin.errors import BadRowError, InputError
 from muntin.kernel.finish import finish, order
+from muntin.kernel.statements import WINDOW_END
 from muntin.logs.chunks import WorkOrder
 from muntin.logs.records import Report, read_lane
 from muntin.logs.tail import Tail
@@ -92,7 +93,7 @@ def test_many_pieces_are_merged_on_the_way(tmp_path: Path) -> None:
     found = program(tmp_path / "{source}.json.gz")
     blocks, (report,) = read(found, piece_bytes=1)
     assert answer(found, blocks, [BASE // 10 + 1]) == [
-        {"w": BASE // 10 + 1, "source": "web-1", "records": 80, "total": 79 * 40}
+        {WINDOW_END: BASE // 10 + 1, "source": "web-1", "records": 80, "total": 79 * 40}
     ]
     assert len(report.tallies) == 1
     assert (report.records, report.bad, report.last_us) == (80, 0, (BASE + 9) * 1_000_000)
