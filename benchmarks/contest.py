@@ -12,7 +12,7 @@ from pathlib import Path
 import duckdb
 from pyspark.sql import SparkSession
 
-from benchmarks.processes import PeakMemory, cpu_of_tree
+from benchmarks.processes import PeakMemory, cpu_of_machine, cpu_of_tree
 from benchmarks.questions import QUESTIONS, Question, checksum
 
 
@@ -27,10 +27,15 @@ class Entry:
 
 @dataclass(frozen=True)
 class Measured:
-    """Time, and peak memory of the Python processes and the JVM, from ready to answered."""
+    """Time, and peak memory of the Python processes and the JVM, from ready to answered.
+
+    `other_cpu_seconds` went to processes that are not ours: where it is not small, the time
+    says more about them.
+    """
 
     seconds: float
     cpu_seconds: float
+    other_cpu_seconds: float
     python_bytes: int
     jvm_bytes: int
 
@@ -51,10 +56,12 @@ def warm(session: SparkSession, cores: int) -> None:
 
 def measure(answer: Callable[[], object]) -> Measured:
     with PeakMemory() as memory:
-        cpu_before, started = cpu_of_tree(), time.perf_counter()
+        machine, ours, started = cpu_of_machine(), cpu_of_tree(), time.perf_counter()
         answer()
-        seconds, cpu = time.perf_counter() - started, cpu_of_tree() - cpu_before
-    return Measured(seconds, cpu, memory.peak.python, memory.peak.jvm)
+        seconds = time.perf_counter() - started
+        cpu = cpu_of_tree() - ours
+        other = max(0.0, cpu_of_machine() - machine - cpu)
+    return Measured(seconds, cpu, other, memory.peak.python, memory.peak.jvm)
 
 
 def report(

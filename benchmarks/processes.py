@@ -71,6 +71,12 @@ def cpu_of_tree() -> float:
     return sum(process.cpu for process in _tree(os.getpid()))
 
 
+def cpu_of_machine() -> float:
+    """Seconds of CPU that all processes of the machine have used since it started."""
+    user, nice, system, _, _, *interrupts = Path("/proc/stat").read_text().split()[1:8]
+    return sum(int(ticks) for ticks in (user, nice, system, *interrupts)) / _TICKS
+
+
 def _tree(root: int) -> Iterator[Process]:
     processes = {process.pid: process for process in _processes()}
     for process in processes.values():

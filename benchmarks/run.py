@@ -53,6 +53,7 @@ class Outcome:
 
     seconds: float
     cpu_seconds: float
+    other_cpu_seconds: float
     python_bytes: int
     jvm_bytes: int
     rows: int
@@ -67,16 +68,22 @@ class ContestError(Exception):
 def run_contestant(module: str, folder: Path, question: str, cores: int) -> Outcome:
     command = [sys.executable, "-m", f"benchmarks.{module}", str(folder), question, str(cores)]
     _err.print(f"[dim]{CONTESTANTS[module]}: {question}[/] …", end=" ")
-    root = Path(__file__).resolve().parents[1]
-    pipe = subprocess.PIPE
-    process = subprocess.Popen(
-        command, cwd=root, stdout=pipe, stderr=pipe, text=True, start_new_session=True
-    )
-    try:
-        printed, said = process.communicate()
-    except BaseException:
-        os.killpg(process.pid, signal.SIGKILL)  # with its JVM and its workers
-        raise
+    with tempfile.TemporaryDirectory(prefix="muntin-bench-") as scratch:
+        process = subprocess.Popen(
+            command,
+            cwd=Path(__file__).resolve().parents[1],
+            env=os.environ | {"TMPDIR": scratch},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
+        )
+        try:
+            printed, said = process.communicate()
+        except BaseException:
+            os.killpg(process.pid, signal.SIGKILL)  # with its JVM and its workers
+            process.wait()
+            raise
     if process.returncode:
         raise ContestError(f"{' '.join(command)} failed:\n{said[-4000:]}")
     outcome = Outcome(**json.loads(printed.splitlines()[-1]))
@@ -101,6 +108,7 @@ def _median(outcomes: Sequence[Outcome]) -> Outcome:
         outcomes[0],
         seconds=median(o.seconds for o in outcomes),
         cpu_seconds=median(o.cpu_seconds for o in outcomes),
+        other_cpu_seconds=median(o.other_cpu_seconds for o in outcomes),
         python_bytes=max(o.python_bytes for o in outcomes),
         jvm_bytes=max(o.jvm_bytes for o in outcomes),
     )
@@ -114,7 +122,7 @@ def ratios(outcomes: dict[str, Outcome]) -> dict[str, float]:
 
 def show_question(question: str, outcomes: dict[str, Outcome], size: int) -> None:
     ours, found = outcomes["muntin_job"], ratios(outcomes)
-    headings = ("seconds", "MB/s", "ratio", "target", "CPU s", "Python MB", "JVM MB")
+    headings = ("seconds", "MB/s", "ratio", "target", "CPU s", "others", "Python MB", "JVM MB")
     table = _table(f"{question}: {_describe(question)}", headings)
     for module, o in outcomes.items():
         target, ratio = TARGETS[question].get(module), found.get(module)
@@ -125,13 +133,16 @@ def show_question(question: str, outcomes: dict[str, Outcome], size: int) -> Non
             f"{ratio:.2f}x" if ratio else "",
             f"{target:g}x" if target else "",
             f"{o.cpu_seconds:.1f}",
+            f"{o.other_cpu_seconds:.1f}",
             f"{o.python_bytes / 1e6:,.0f}",
             f"{o.jvm_bytes / 1e6:,.0f}" if o.jvm_bytes else "",
         )
     _out.print(table)
     share = outcomes["duckdb_scan"].seconds / ours.seconds
-    _out.print(f"{ours.rows:,} rows, the same from all; DuckDB's scan alone is {share:.0%} of "
-               f"Muntin's time\n")  # fmt: skip
+    _out.print(
+        f"{ours.rows:,} rows, the same from all. DuckDB's scan is {share:.0%} of Muntin's time.\n"
+        f"'others' is CPU time of processes outside the contest: on a quiet machine, about none.\n"
+    )
 
 
 def _describe(question: str) -> str:
@@ -175,7 +186,7 @@ def show_memory(small: dict[str, Outcome], larger: dict[str, dict[str, Outcome]]
 
 
 def _table(title: str, headings: Sequence[str]) -> Table:
-    table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD)
+    table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, padding=0)
     table.add_column("", no_wrap=True)
     for heading in headings:
         table.add_column(heading, justify="right", no_wrap=True)
@@ -236,11 +247,14 @@ def main() -> None:
     parser.add_argument("--folder", type=Path, help="keep the logs here; use those there")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write everything here")
     arguments = parser.parse_args()
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # leave no contestant behind
     try:
         found = run(arguments)
     except ContestError as error:
         _err.print(str(error), style="red", markup=False)
         sys.exit(1)
+    except KeyboardInterrupt:
+        sys.exit(130)
     if arguments.json:
         arguments.json.write_text(json.dumps(found, indent=2) + "\n")
 
