@@ -1,6 +1,6 @@
 """Muntin on Spark: the program run once, results in its own Delta tables.
 
-The session is ready when `start_session` is back: it has run a trivial job of its own. The SQL
+The context is ready when `start_context` is back: it has run a trivial job of its own. The SQL
 is read before that, as `muntin run` does.
 """
 
@@ -12,22 +12,22 @@ from pathlib import Path
 import muntin
 from benchmarks.contest import Entry, measure, parse_entry, report
 from benchmarks.questions import muntin_sql
+from muntin.spark.context import start_context
 from muntin.spark.runner import Settings, SparkRun
-from muntin.spark.session import start_session
 
 
 def run(entry: Entry, state: Path) -> None:
     program = muntin.sql(muntin_sql(entry.question, entry.folder))
-    session = start_session(f"local[{entry.cores}]")
+    context = start_context(f"local[{entry.cores}]")
 
     def answer() -> None:
-        for _ in SparkRun(program, session, Settings(state, follow=False)).steps():
+        for _ in SparkRun(program, context, Settings(state, follow=False)).steps():
             pass
 
     measured = measure(answer)
     table = state / "results" / entry.question.name
     report(measured, f"SELECT * FROM read_parquet('{table}/*.parquet')")
-    session.stop()
+    context.stop()
 
 
 if __name__ == "__main__":

@@ -31,11 +31,12 @@ def run_on_spark(
     idle: str = "10s",
 ) -> Iterator[Result]:
     """Every result as it is committed; with `follow`, until the time is over or you stop."""
+    from muntin.spark.context import start_context
     from muntin.spark.runner import Settings, SparkRun
-    from muntin.spark.session import start_session
 
     settings = Settings(Path(state), follow, parse_duration(idle) / 1e6, seconds=seconds)
-    for step in SparkRun(program, spark or start_session(), settings).steps():
+    context = spark.sparkContext if spark else start_context()
+    for step in SparkRun(program, context, settings).steps():
         yield from step.emission.results()
 
 

@@ -21,8 +21,10 @@ settings.load_profile("muntin")
 
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
-    from muntin.spark.session import start_session
+    from pyspark.sql import SparkSession
 
-    session = start_session("local[2]")
+    from muntin.spark.context import start_context
+
+    session = SparkSession(start_context("local[2]"))
     yield session
     session.stop()

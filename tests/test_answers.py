@@ -94,6 +94,7 @@ def test_spark_equals_a_plain_query(
     with tempfile.TemporaryDirectory() as folder:
         write_logs(Path(folder), logs)
         settings = Settings(Path(folder) / "state", follow=False, batch_bytes=batch)
-        steps = SparkRun(sql(question.muntin(Path(folder))), spark, settings).steps()
+        program = sql(question.muntin(Path(folder)))
+        steps = SparkRun(program, spark.sparkContext, settings).steps()
         found = [result for step in steps for result in step.emission.results()]
     assert same(rows_of(found), question.answer(logs)), (rows_of(found), question.answer(logs))

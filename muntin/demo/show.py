@@ -21,8 +21,8 @@ from muntin.output import rich_table
 from muntin.pipeline import JobWindows
 from muntin.program import sql
 from muntin.spark.console import stop_on_signals, tell
+from muntin.spark.context import start_context
 from muntin.spark.runner import Settings, SparkRun, Step
-from muntin.spark.session import start_session
 
 
 def run_demo(seconds: float | None) -> None:
@@ -30,16 +30,16 @@ def run_demo(seconds: float | None) -> None:
     with tempfile.TemporaryDirectory(prefix="muntin-demo-") as folder:
         with _shop(Path(folder) / "logs") as program:
             with console.status("starting Spark (a few seconds)"):
-                session = start_session()
+                context = start_context()
             board = _Board(Path(folder))
             settings = Settings(Path(folder) / "state", True, idle_seconds=3, seconds=seconds)
-            run = SparkRun(program, session, settings)
+            run = SparkRun(program, context, settings)
             try:
                 with stop_on_signals(run.stop), board.shown(console):
                     for step in run.steps():
                         board.seen(step)
             finally:
-                session.stop()
+                context.stop()
         tell(run.summary, console)
         console.print("Next: write your own SQL file and run `muntin try FILE.sql`; see README.md.")
 

@@ -6,6 +6,7 @@ One thread and UTC always: tasks are the unit of parallelism, and row order is l
 from __future__ import annotations
 
 import threading
+from collections import OrderedDict
 from collections.abc import Mapping
 from functools import cache
 
@@ -16,6 +17,7 @@ from muntin.errors import EngineError
 from muntin.kernel.sketches import MACROS
 
 _local = threading.local()
+_PLANS_AT_MOST = 200
 _FLOOR_DIV = "floor_div(a, b) AS (a - ((a % b) + b) % b) // b"
 
 
@@ -29,22 +31,83 @@ def connection() -> duckdb.DuckDBPyConnection:
         found.execute("SET python_enable_replacements = false")
         for macro in (_FLOOR_DIV, *MACROS):
             found.execute(f"CREATE TEMP MACRO {macro}")
-        _local.connection = found
+        _local.connection, _local.plans = found, _Plans(found)
     return found
+
+
+class _Slot:
+    """A relation whose rows change from run to run while statements over it stay planned."""
+
+    def __init__(self, table: pa.Table) -> None:
+        self._empty = table.schema.empty_table()
+        self.table = table
+
+    def __arrow_c_stream__(self, requested_schema: object = None) -> object:
+        return self.table.__arrow_c_stream__(requested_schema)
+
+    def clear(self) -> None:
+        self.table = self._empty
+
+
+class _Plans:
+    """Statements that one connection has planned, each with the slots it reads.
+
+    Planning takes milliseconds, most of the time of a small batch, and the statements of a job
+    are few and always the same.
+    """
+
+    def __init__(self, con: duckdb.DuckDBPyConnection) -> None:
+        self._con = con
+        self._plans: OrderedDict[object, tuple[str, dict[str, _Slot]]] = OrderedDict()
+        self._made = 0
+
+    def run(self, sql: str, tables: Mapping[str, pa.Table]) -> pa.Table:
+        key = sql, *((name, table.schema) for name, table in tables.items())
+        plan = self._plans.get(key) or self._plan(key, sql, tables)
+        self._plans.move_to_end(key)
+        name, slots = plan
+        try:
+            for relation, table in tables.items():
+                slots[relation].table = table
+            return self._con.sql(f"EXECUTE {name}").to_arrow_table()
+        finally:
+            for slot in slots.values():
+                slot.clear()
+
+    def _plan(
+        self, key: object, sql: str, tables: Mapping[str, pa.Table]
+    ) -> tuple[str, dict[str, _Slot]]:
+        self._made += 1
+        name = f"plan{self._made}"
+        slots = {relation: _Slot(table) for relation, table in tables.items()}
+        for relation, slot in slots.items():
+            self._con.register(f"{name}_{relation}", slot)
+        reads = ", ".join(f"{r} AS NOT MATERIALIZED (FROM {name}_{r})" for r in slots)
+        rest = f", {sql.removeprefix('WITH ')}" if sql.startswith("WITH ") else f" {sql}"
+        try:
+            self._con.execute(f"PREPARE {name} AS WITH {reads}{rest}")
+        except duckdb.Error:
+            self._drop(name, slots)
+            raise
+        self._plans[key] = name, slots
+        if len(self._plans) > _PLANS_AT_MOST:
+            _, (old, unused) = self._plans.popitem(last=False)
+            self._con.execute(f"DEALLOCATE {old}")
+            self._drop(old, unused)
+        return name, slots
+
+    def _drop(self, name: str, slots: Mapping[str, _Slot]) -> None:
+        for relation in slots:
+            self._con.unregister(f"{name}_{relation}")
 
 
 def run(sql: str, tables: Mapping[str, pa.Table], doing: str) -> pa.Table:
     """The statement's rows, with the given Arrow tables as its relations."""
     con = connection()
     try:
-        for name, table in tables.items():
-            con.register(name, table)
-        return con.sql(sql).to_arrow_table()
+        return _local.plans.run(sql, tables) if tables else con.sql(sql).to_arrow_table()
     except duckdb.Error as error:
         raise EngineError(doing, str(error).strip(), sql) from error
-    finally:
-        for name in tables:
-            con.unregister(name)
 
 
 def describe(sql: str, columns: Mapping[str, str], relation: str) -> list[tuple[str, str]]:
@@ -58,7 +121,7 @@ def describe(sql: str, columns: Mapping[str, str], relation: str) -> list[tuple[
 
 def column_types(table: pa.Table) -> dict[str, str]:
     """The types DuckDB gives an Arrow table's columns."""
-    described = run("DESCRIBE fields", {"fields": table}, "describing a table").to_pylist()
+    described = run("FROM (DESCRIBE fields)", {"fields": table}, "describing a table").to_pylist()
     return {row["column_name"]: row["column_type"] for row in described}
 
 

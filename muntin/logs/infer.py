@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.parquet
 
 from muntin.errors import EngineError, InputError
-from muntin.kernel.engine import connection, literal, quote, run
+from muntin.kernel.engine import column_types, connection, literal, quote, run
 from muntin.logs.chunks import LINE, WorkOrder, read_chunks
 from muntin.logs.formats import FIXED_COLUMNS, groups_sql
 from muntin.logs.patterns import path_patterns
@@ -205,8 +205,6 @@ def _parquet_columns(path: Path) -> tuple[Column, ...]:
     except (pa.ArrowException, OSError) as error:
         raise InputError(f"{path} is not a readable parquet file: {error}") from error
     try:
-        rows = run("DESCRIBE SELECT * FROM fields", {"fields": empty}, f"looking at {path}")
+        return tuple(Column(name, kind) for name, kind in column_types(empty).items())
     except EngineError as error:
         raise InputError(f"{path}: {error.reason}") from error
-    kinds = zip(rows["column_name"].to_pylist(), rows["column_type"].to_pylist(), strict=True)
-    return tuple(Column(name, kind) for name, kind in kinds)

@@ -18,8 +18,8 @@ from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, Trans
 
 from muntin.model import Program
 from muntin.output import late_text, window_text
+from muntin.spark.context import start_context
 from muntin.spark.runner import Settings, SparkRun, Step, Summary
-from muntin.spark.session import start_session
 
 
 @dataclass(frozen=True)
@@ -36,17 +36,17 @@ class RunOptions:
 def run_program(program: Program, options: RunOptions, console: Console) -> dict[str, Any]:
     """Runs to the end, to the time limit or to Ctrl-C; returns the totals."""
     with console.status("starting Spark"):
-        session = start_session(options.master)
+        context = start_context(options.master)
     settings = Settings(
         options.state, not options.once, options.idle_seconds, seconds=options.seconds
     )
-    run = SparkRun(program, session, settings)
+    run = SparkRun(program, context, settings)
     try:
         with stop_on_signals(run.stop), _shown(console, options.once) as view:
             for step in run.steps():
                 view.seen(step)
     finally:
-        session.stop()
+        context.stop()
     summary = run.summary
     tell(summary, console)
     console.print(f"results are in {options.state}; see `muntin results JOB`", soft_wrap=True)

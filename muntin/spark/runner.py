@@ -15,7 +15,7 @@ from pathlib import Path
 from threading import Event
 from typing import Any
 
-from pyspark.sql import SparkSession
+from pyspark import SparkContext
 
 from muntin.logs.tail import BATCH_BYTES, Tail
 from muntin.model import Job, Program, Stream
@@ -84,9 +84,8 @@ class StreamRun:
     """One stream: its tail, its pipeline and its journal."""
 
     def __init__(
-        self, session: SparkSession, stream: Stream, jobs: Sequence[Job], settings: Settings
+        self, context: SparkContext, stream: Stream, jobs: Sequence[Job], settings: Settings
     ) -> None:
-        context = session.sparkContext
         self._stream = stream
         self._settings = settings
         self._collection = SparkCollection(context, stream, jobs)
@@ -142,9 +141,9 @@ class StreamRun:
 class SparkRun:
     """All streams of a program, in turns, until the input ends or somebody says stop."""
 
-    def __init__(self, program: Program, session: SparkSession, settings: Settings) -> None:
+    def __init__(self, program: Program, context: SparkContext, settings: Settings) -> None:
         self._program = program
-        self._session = session
+        self._context = context
         self._settings = settings
         self.stop = Event()
         self.summary = Summary()
@@ -168,7 +167,7 @@ class SparkRun:
 
     def _open(self, stream: Stream, stack: ExitStack) -> StreamRun:
         jobs = self._program.jobs_of(stream.name)
-        run = StreamRun(self._session, stream, jobs, self._settings)
+        run = StreamRun(self._context, stream, jobs, self._settings)
         stack.callback(run.close)
         if not self._settings.follow:
             run.tail.require_files()

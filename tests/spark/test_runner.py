@@ -47,7 +47,8 @@ class Follower:
         self.now = BASE + 1000.0
         settings = Settings(folder / "state", follow=True, idle_seconds=30)
         program_ = program(folder / "logs", slack)
-        self.run = StreamRun(spark, program_.streams["logs"], program_.jobs_of("logs"), settings)
+        context = spark.sparkContext
+        self.run = StreamRun(context, program_.streams["logs"], program_.jobs_of("logs"), settings)
 
     def step(self) -> list[tuple[int, str, int]]:
         """(window start, key, sum) of what left."""
@@ -161,7 +162,9 @@ def test_a_finite_run_says_what_it_did(spark: SparkSession, tmp_path: Path) -> N
     write(tmp_path / "logs", "web-1", (1, "a", 1), (11, "a", 2), (2, "b", 4))
     with (tmp_path / "logs" / "web-1" / "a.log").open("a") as log:
         log.write("not json\n")
-    run = SparkRun(program(tmp_path / "logs"), spark, Settings(tmp_path / "state", follow=False))
+    run = SparkRun(
+        program(tmp_path / "logs"), spark.sparkContext, Settings(tmp_path / "state", follow=False)
+    )
     steps: list[Step] = list(run.steps())
     assert next(note for step in steps for note in step.notes).startswith(str(tmp_path))
     totals = run.summary.to_json()
@@ -174,11 +177,15 @@ def test_a_finite_run_says_what_it_did(spark: SparkSession, tmp_path: Path) -> N
     assert totals["bytes"] == (tmp_path / "logs" / "web-1" / "a.log").stat().st_size
     # A second run finds nothing new; what came since is added, and what is emitted is final.
     before = stored(tmp_path)
-    again = SparkRun(program(tmp_path / "logs"), spark, Settings(tmp_path / "state", False))
+    again = SparkRun(
+        program(tmp_path / "logs"), spark.sparkContext, Settings(tmp_path / "state", False)
+    )
     list(again.steps())
     assert again.summary.records == 0
     write(tmp_path / "logs", "web-1", (3, "a", 1), (31, "a", 5))
-    more = SparkRun(program(tmp_path / "logs"), spark, Settings(tmp_path / "state", False))
+    more = SparkRun(
+        program(tmp_path / "logs"), spark.sparkContext, Settings(tmp_path / "state", False)
+    )
     list(more.steps())
     assert stored(tmp_path) == [*before, (30, "a", 5, 1)]
     assert more.summary.late == {"sums": 1}
@@ -187,15 +194,15 @@ def test_a_finite_run_says_what_it_did(spark: SparkSession, tmp_path: Path) -> N
 def test_states_that_cannot_be_used_are_refused(spark: SparkSession, tmp_path: Path) -> None:
     write(tmp_path / "logs", "web-1", (1, "a", 1))
     settings = Settings(tmp_path / "state", follow=True, seconds=0)
-    running = SparkRun(program(tmp_path / "logs"), spark, settings).steps()
+    running = SparkRun(program(tmp_path / "logs"), spark.sparkContext, settings).steps()
     next(running)
     with pytest.raises(mt.StateError, match="in use by another muntin"):
-        next(SparkRun(program(tmp_path / "logs"), spark, settings).steps())
+        next(SparkRun(program(tmp_path / "logs"), spark.sparkContext, settings).steps())
     del running
     (tmp_path / "file").write_text("")
     blocked = Settings(tmp_path / "file" / "state", follow=False)
     with pytest.raises(mt.StateError, match="cannot be used"):
-        next(SparkRun(program(tmp_path / "logs"), spark, blocked).steps())
+        next(SparkRun(program(tmp_path / "logs"), spark.sparkContext, blocked).steps())
 
 
 def test_a_changed_job_starts_again_and_says_so(spark: SparkSession, tmp_path: Path) -> None:
@@ -205,7 +212,7 @@ def test_a_changed_job_starts_again_and_says_so(spark: SparkSession, tmp_path: P
     text = changed.format(folder=tmp_path / "logs", slack="")
     write(tmp_path / "logs", "web-1", (12, "a", 7), (21, "a", 2))
     settings = Settings(tmp_path / "state", follow=True, seconds=0)
-    steps = list(SparkRun(mt.sql(text), spark, settings).steps())
+    steps = list(SparkRun(mt.sql(text), spark.sparkContext, settings).steps())
     assert "job 'sums' has changed" in steps[0].notes[0]
     assert stored(tmp_path)[-1] == (10, "a", 7, 1)
 
@@ -285,7 +292,7 @@ def test_a_changed_job_never_gets_its_old_blocks_back(spark: SparkSession, tmp_p
     settings = Settings(tmp_path / "state", follow=True, seconds=0)
     for row in ((2, "a", 3), (3, "a", 4), (11, "a", 0)):
         write(tmp_path / "logs", "web-1", row)
-        list(SparkRun(changed, spark, settings).steps())
+        list(SparkRun(changed, spark.sparkContext, settings).steps())
     assert stored(tmp_path) == [(0, "a", 7, 2)]
 
 
@@ -311,14 +318,20 @@ def test_errors_in_tasks_are_ours(spark: SparkSession, tmp_path: Path) -> None:
     (tmp_path / "logs" / "web-1" / "a.log").write_text("nonsense\n")
     failing = program(tmp_path / "logs", " ON BAD ROW FAIL")
     with pytest.raises(mt.BadRowError, match="nonsense"):
-        list(SparkRun(failing, spark, Settings(tmp_path / "state", follow=False)).steps())
+        list(
+            SparkRun(
+                failing, spark.sparkContext, Settings(tmp_path / "state", follow=False)
+            ).steps()
+        )
 
 
 def test_results_that_change_their_type_are_refused(spark: SparkSession, tmp_path: Path) -> None:
     write(tmp_path / "logs", "web-1", (1, "a", 1), (11, "a", 2))
     Follower(spark, tmp_path).step()
     other = STREAM.replace("sum(n) AS n", "avg(n) AS n").format(folder=tmp_path / "logs", slack="")
-    run = SparkRun(mt.sql(other), spark, Settings(tmp_path / "state", follow=True, seconds=0))
+    run = SparkRun(
+        mt.sql(other), spark.sparkContext, Settings(tmp_path / "state", follow=True, seconds=0)
+    )
     with pytest.raises(mt.StateError, match="column 'n' of job 'sums' is now double"):
         next(run.steps())
     assert stored(tmp_path) == [(0, "a", 1, 1)]

@@ -1,4 +1,7 @@
-"""A Spark session with the settings that pay for small batches from Python."""
+"""Spark with the settings that pay for small batches from Python.
+
+A context is all that a run needs; a session, with Spark SQL, would take seconds more to start.
+"""
 
 from __future__ import annotations
 
@@ -12,13 +15,14 @@ import pyarrow as pa
 from pyspark import SparkConf, SparkContext
 from pyspark.errors import PySparkException
 from pyspark.java_gateway import launch_gateway
-from pyspark.sql import SparkSession
 
 from muntin.errors import MuntinError
+from muntin.kernel import block, engine
 
 SETTINGS = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
+    "spark.python.daemon.module": "muntin.spark.daemon",
     "spark.python.unix.domain.socket.enabled": "true",
     "spark.sql.adaptive.enabled": "false",
     "spark.sql.execution.arrow.maxBytesPerBatch": "4MB",
@@ -30,6 +34,8 @@ SETTINGS = {
     "spark.shuffle.compress": "false",  # blocks are compressed already
     "spark.locality.wait": "0s",
     "spark.log.level": "ERROR",
+    # The driver only hands out tasks: compiling its code well costs more than it ever saves.
+    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1",
 }
 
 # Workers use the same large buffers again and again: giving them back to the system after
@@ -41,16 +47,14 @@ _WORKER_MEMORY = {
 }
 
 
-def start_session(master: str | None = None) -> SparkSession:
-    """The session in use, or a new one on `master` (by default `local[*]`), workers warm."""
-    session = SparkSession.getActiveSession()
-    if session is None:
-        session = _new_session(master)
-    _warm(session.sparkContext)
-    return session
+def start_context(master: str | None = None) -> SparkContext:
+    """The context in use, or a new one on `master` (by default `local[*]`), workers warm."""
+    context = SparkContext._active_spark_context or _new_context(master)
+    _warm(context)
+    return context
 
 
-def _new_session(master: str | None) -> SparkSession:
+def _new_context(master: str | None) -> SparkContext:
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     for variable, value in _WORKER_MEMORY.items():
         os.environ.setdefault(variable, value)
@@ -60,15 +64,13 @@ def _new_session(master: str | None) -> SparkSession:
         # Java writes what it has to say to a file: a terminal is for results.
         with log.open("wb") as stderr:
             gateway = launch_gateway(conf, {"stderr": stderr})  # type: ignore[no-untyped-call]
-        SparkContext(conf=conf, gateway=gateway)
-        session: SparkSession = SparkSession.builder.getOrCreate()
+        return SparkContext(conf=conf, gateway=gateway)
     except (PySparkException, OSError, RuntimeError) as error:
         said = log.read_text(errors="replace")[-2000:] if log.exists() else ""
         raise MuntinError(
             f"Spark did not start on {conf.get('spark.master')}: {error}\n{said}".rstrip()
             + "\nIt needs Java 17 or later, found through JAVA_HOME or PATH."
         ) from error
-    return session
 
 
 def _configuration(master: str | None) -> SparkConf:
@@ -97,9 +99,6 @@ def _warm(context: SparkContext) -> None:
 
 
 def _prepared(items: Iterable[tuple[int, int]]) -> Iterable[tuple[int, int]]:
-    from muntin.kernel import block, engine
-    from muntin.logs import records  # noqa: F401
-
     lines = pa.table({"line": ['{"a": 1, "b": "x"}'] * 2})
     fields = """from_json(line, '{"a": "VARCHAR", "b": "VARCHAR"}')"""
     sql = f"SELECT f.b, sum(f.a::BIGINT) FROM (SELECT TRY({fields}) AS f FROM t) GROUP BY ALL"
