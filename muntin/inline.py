@@ -7,13 +7,15 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import pyarrow as pa
 
-from muntin.kernel.finish import finish, order
-from muntin.kernel.merge import merge, without
+from muntin.emission import JobWindows
+from muntin.kernel.compute import Recipe
+from muntin.kernel.finish import Due, finish, order
+from muntin.kernel.merge import Emitted, merge, without
 from muntin.logs.chunks import PIECE_BYTES
 from muntin.logs.records import Report, read_lane
 from muntin.logs.tail import BATCH_BYTES, Lane, Tail
 from muntin.model import Job, Program, Result, Stream
-from muntin.pipeline import Answer, Due, JobWindows, Pipeline
+from muntin.pipeline import Answer, Pipeline
 
 
 def ignore(_: object) -> None:
@@ -21,36 +23,36 @@ def ignore(_: object) -> None:
 
 
 class InlineCollection:
-    """Blocks in this process's memory, one per job."""
+    """Blocks in this process's memory, one a shape."""
 
     def __init__(self, stream: Stream, jobs: Sequence[Job]) -> None:
         self._stream = stream
         self._jobs = {job.name: job for job in jobs}
+        self._shapes = {job.shape.id: job.shape for job in jobs}
         self._blocks: dict[str, pa.Table] = {}
 
-    def read(self, lanes: Sequence[Lane], slack_us: int | None) -> list[Report]:
+    def read(
+        self, lanes: Sequence[Lane], recipes: Sequence[Recipe], slack_us: int | None
+    ) -> list[Report]:
         reports = []
-        found: dict[str, list[pa.Table]] = {name: [block] for name, block in self._blocks.items()}
+        found: dict[str, list[pa.Table]] = {shape: [block] for shape, block in self._blocks.items()}
         for lane in lanes:
-            blocks, report = read_lane(lane, self._stream, list(self._jobs.values()), slack_us)
+            blocks, report = read_lane(lane, self._stream, recipes, slack_us)
             reports.append(report)
-            for name, block in blocks.items():
-                found.setdefault(name, []).append(block)
-        self._blocks = {name: merge(self._jobs[name], blocks) for name, blocks in found.items()}
+            for shape, block in blocks.items():
+                found.setdefault(shape, []).append(block)
+        self._blocks = {shape: merge(self._shapes[shape], b) for shape, b in found.items()}
         return reports
 
-    def answer(self, due: Due, save: bool) -> Answer:
-        rows = {}
-        for name, ends in due.items():
-            if name in self._blocks:
-                job = self._jobs[name]
-                rows[name] = order(job, [finish(job, self._blocks[name], ends)])
-        return Answer(rows)
+    def answer(self, due: Due, save: object = None) -> Answer:
+        rows: dict[str, pa.Table] = {}
+        for shape, block in self._blocks.items():
+            rows |= finish(self._shapes[shape], self._jobs, block, due)
+        return Answer({name: order(self._jobs[name], [found]) for name, found in rows.items()})
 
-    def forget(self, emitted: Mapping[str, int]) -> None:
-        for name, end in emitted.items():
-            if name in self._blocks:
-                self._blocks[name] = without(self._jobs[name], self._blocks[name], end)
+    def forget(self, emitted: Mapping[str, Emitted]) -> None:
+        for shape, block in self._blocks.items():
+            self._blocks[shape] = without(block, emitted[shape])
 
 
 def run_inline(program: Program, note: Callable[[str], None] = ignore) -> Iterator[Result]:
@@ -82,7 +84,7 @@ def _drain(tail: Tail, pipeline: Pipeline, note: Callable[[str], None]) -> Itera
     final = False
     while not final:
         now = time.time()
-        batch = tail.next_batch(now, in_order=pipeline.slack_us is not None)
+        batch = tail.next_batch(now, in_order=pipeline.in_order)
         for text in pipeline.read(batch, now):
             note(text)
         final = not batch.remaining

@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+from functools import cached_property
+from hashlib import sha256
 from typing import TYPE_CHECKING, Any, Literal
 
 if TYPE_CHECKING:
@@ -18,6 +20,7 @@ if TYPE_CHECKING:
 
 SOURCE_COLUMN = "source"  # every stream has it unless its records bring their own
 POSITION = "__position"  # microseconds since the epoch, UTC; null marks a bad row
+SIZE = "__size"  # a record's bytes, where a job counts them
 MARK = "__mark"  # stream time less slack when the record was read
 
 
@@ -101,6 +104,13 @@ class Finish:
     name: str
     part: int
     sql: str
+    zero: bool = False  # where no record reached the part, rather than unknown
+
+    @property
+    def column(self) -> str:
+        """How outputs refer to it."""
+        column = f"p{self.part}.{self.name}"
+        return f"coalesce({column}, 0)" if self.part and self.zero else column
 
 
 @dataclass(frozen=True)
@@ -117,22 +127,69 @@ class Order:
 
 
 @dataclass(frozen=True)
-class Job:
-    """A standing query, taken apart into what runs on records, on blocks and on windows."""
+class Axis:
+    """What windows are measured on: time, or a count that every source keeps for itself."""
 
-    name: str
+    kind: Literal["time", "records", "bytes", "sequence"] = "time"
+    sql: str | None = None  # of a sequence: the user's expression
+
+    @property
+    def column(self) -> str:
+        """The column of records that holds their positions."""
+        if self.kind == "time":
+            return POSITION
+        told = sha256((self.sql or "").encode()).hexdigest()[:8] if self.sql else ""
+        return f"__{self.kind}{told}"
+
+    @property
+    def is_time(self) -> bool:
+        return self.kind == "time"
+
+
+TIME = Axis()
+
+
+@dataclass(frozen=True)
+class Shape:
+    """What blocks are made of. Jobs of one shape share blocks, whatever they make of them.
+
+    Positions lie in `[begin, until)`. A shape with a `gap` has sessions instead of panes.
+    """
+
     stream: str
-    window: WindowSpec
+    records: str  # how the stream's records are read: their time, and the columns in use
     keys: tuple[Key, ...]
     parts: tuple[Part, ...]
-    finishes: tuple[Finish, ...]
-    outputs: tuple[Output, ...]
     uses: tuple[str, ...]
     where: str | None = None
+    axis: Axis = TIME
+    pane: int = 0
+    begin: int | None = None
+    until: int | None = None
+    gap: int | None = None
+
+    @cached_property
+    def id(self) -> str:
+        """A short name that is the same in every process and in the next run."""
+        return sha256(repr(self).encode()).hexdigest()[:16]
+
+
+@dataclass(frozen=True)
+class Job:
+    """A standing query: the shape of its blocks, its windows, and how these become rows."""
+
+    name: str
+    shape: Shape
+    windows: tuple[WindowSpec, ...]
+    finishes: tuple[Finish, ...]
+    outputs: tuple[Output, ...]
     having: str | None = None
     order: tuple[Order, ...] = ()
     limit: int | None = None
-    version: int = 1
+
+    @property
+    def stream(self) -> str:
+        return self.shape.stream
 
 
 @dataclass(frozen=True)
@@ -156,12 +213,13 @@ class Tally:
     """How many records of one source fell into one pane, and with which mark."""
 
     source: str
-    pane_us: int
+    axis: str  # the column of positions
+    size: int  # of a pane
     pane: int
     not_before: int | None
     records: int
     bad: int
-    stream_time: int
+    reached: int  # how far the source had come
 
 
 @dataclass(frozen=True)
@@ -190,11 +248,15 @@ class Score:
 
 @dataclass(frozen=True)
 class Result:
-    """The rows of one job for one window `[start_us, end_us)`."""
+    """The rows of one job for one window `[start, end)`: microseconds of time, or a count.
+
+    `window` says which of the job's windows it is, for example `1 hour every 5 minutes`.
+    """
 
     job: str
-    start_us: int
-    end_us: int
+    window: str
+    start: int
+    end: int
     rows: pa.Table
     counts: Counts = field(default_factory=Counts)
     score: Score = field(default_factory=Score)

@@ -71,6 +71,8 @@ def rich_table(job: str, rows: pa.Table, limit: int | None = None) -> Table:
     table = Table(title=job, title_justify="left", title_style="bold", header_style="bold")
     hidden = {"job", "window_start", "window_end", "records_read"}
     hidden |= {c for c in _COUNTS if c in rows.column_names and not any(rows[c].to_pylist())}
+    if len(set(rows["window_name"].to_pylist())) < 2:
+        hidden.add("window_name")
     shown = [name for name in rows.column_names if name not in hidden]
     table.add_column("window", no_wrap=True)
     for name in shown:
@@ -85,8 +87,10 @@ def rich_table(job: str, rows: pa.Table, limit: int | None = None) -> Table:
     return table
 
 
-def window_text(start: datetime, end: datetime) -> str:
+def window_text(start: datetime | int, end: datetime | int) -> str:
     """A window in the fewest words that say it: the date once, seconds where they matter."""
+    if isinstance(start, int) or isinstance(end, int):
+        return f"{start:,} – {end:,}"
     same_day = start.date() == end.date()
     return f"{_moment(start)} – {_moment(end)[11:] if same_day else _moment(end)}"
 

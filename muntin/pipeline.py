@@ -2,35 +2,33 @@
 
     next batch ─► compute ─► note what was read ─► which windows are due ─► finish ─► emit
 
-A window is due when every source that holds it back has passed its end by the slack. Sources
-that ended, or were idle for long enough, hold nothing back. On finite input without SLACK
-nothing is late, so nothing is due before everything was read.
+A window is due when every source that holds it back has passed its end, on time's axis by the
+slack. Sources that ended, or were idle for long enough, hold nothing back. On finite input
+without SLACK nothing is late, so no window of time is due before everything was read.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import pairwise
 from typing import Protocol
 
-import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
-from muntin.kernel.engine import quote, run
-from muntin.kernel.statements import WINDOW_END
+from muntin.emission import Emission, JobWindows, Kind
+from muntin.kernel.compute import Recipe
+from muntin.kernel.finish import Due
+from muntin.kernel.merge import Emitted, oldest_pane
 from muntin.logs.records import Report
 from muntin.logs.tail import Batch, Lane
-from muntin.model import Counts, Job, Result, Score, Stream
+from muntin.model import TIME, Job, Score, Shape, Stream
 from muntin.windows.ledger import Ledger
-
-Due = Mapping[str, Sequence[int]]  # job -> ends of its due windows, in order
+from muntin.windows.spec import WindowSpec
 
 
 @dataclass
 class Answer:
-    """Rows of due windows, ordered, by job (`w` is a window's end), and encoded blocks."""
+    """Ordered rows of due windows, by job, and encoded blocks by shape."""
 
     rows: dict[str, pa.Table] = field(default_factory=dict)
     blocks: dict[str, list[bytes]] = field(default_factory=dict)
@@ -39,21 +37,26 @@ class Answer:
 class Collection(Protocol):
     """Where blocks are computed and kept until their windows are due."""
 
-    def read(self, lanes: Sequence[Lane], slack_us: int | None) -> list[Report]:
+    def read(
+        self, lanes: Sequence[Lane], recipes: Sequence[Recipe], slack_us: int | None
+    ) -> list[Report]:
         """Computes the lanes' blocks and keeps them as one more step."""
 
-    def answer(self, due: Due, save: bool) -> Answer:
-        """The due windows and, if asked, what has to be saved of the newest step."""
+    def answer(self, due: Due, save: Mapping[str, Emitted] | None) -> Answer:
+        """The due windows and, if asked, the blocks of the newest step that have to be saved.
 
-    def forget(self, emitted: Mapping[str, int]) -> None:
-        """Drops panes that no window after `emitted` holds."""
+        Of these, what no window after the emitted ones holds is left out.
+        """
+
+    def forget(self, emitted: Mapping[str, Emitted]) -> None:
+        """Drops what no window after `emitted` holds, by shape."""
 
 
 @dataclass
 class Source:
-    """How far one source's time has come, and when it last had anything to say."""
+    """How far one source has come on each axis, and when it last had anything to say."""
 
-    stream_time: int | None = None
+    reached: dict[str, int] = field(default_factory=dict)
     heard_at: float | None = None  # None after a restart, until the clock is known
 
 
@@ -70,82 +73,14 @@ class Progress:
     """All that has to survive a restart, besides the blocks."""
 
     sources: dict[str, Source] = field(default_factory=dict)
-    emitted_us: dict[str, int] = field(default_factory=dict)  # job -> end of its last window
+    emitted: dict[tuple[str, str], int] = field(default_factory=dict)
+    """Where the last window of a job and kind ended, as a position."""
     ledger: Ledger = field(default_factory=Ledger)
     late: dict[str, Lateness] = field(default_factory=dict)
     records: int = 0
     bad: int = 0
     bytes: int = 0
     windows: int = 0
-
-    def counts(self, job: str) -> Counts:
-        return Counts(self.records, self.bad, self.late.get(job, Lateness()).records)
-
-
-@dataclass(frozen=True)
-class JobWindows:
-    """Windows of one job that left together: their rows, ordered, and their counts."""
-
-    job: Job
-    rows: pa.Table
-    counts: Mapping[int, Counts]
-    scores: Mapping[int, Score]
-
-    def newest(self) -> JobWindows:
-        """The last of the windows alone."""
-        last = max(self.counts)
-        rows = self.rows.filter(pc.equal(self.rows.column(WINDOW_END), last))
-        return replace(self, rows=rows, counts={last: self.counts[last]})
-
-    def results(self) -> Iterator[Result]:
-        """One result for each window with rows, in the order of windows."""
-        ends = self.rows.column(WINDOW_END).to_numpy()
-        columns = self.rows.drop_columns([WINDOW_END])
-        changes = np.flatnonzero(ends[1:] != ends[:-1]) + 1
-        for start, stop in pairwise([0, *changes.tolist(), len(ends)] if len(ends) else []):
-            end = int(ends[start])
-            bounds = self.job.window.bounds_us(end)
-            rows = columns.slice(start, stop - start)
-            yield Result(self.job.name, *bounds, rows, self.counts[end], self.scores[end])
-
-    def table(self) -> pa.Table:
-        """The rows as they are stored: job, window, columns, counts."""
-        ends = self.rows.column(WINDOW_END).to_numpy()
-        window = self.job.window
-        times = pa.timestamp("us", "UTC")
-        columns = {
-            "job": pa.repeat(pa.scalar(self.job.name), len(ends)),
-            "window_start": pa.array((ends - window.length) * window.pane_us).cast(times),
-            "window_end": pa.array(ends * window.pane_us).cast(times),
-        }
-        columns |= {o.name: self.rows.column(o.name) for o in self.job.outputs}
-        known = np.array(sorted(self.counts), np.int64)
-        at = np.searchsorted(known, ends)
-        for name in ("read", "bad", "late"):
-            counted = [getattr(self.counts[end], name) for end in known.tolist()]
-            columns[f"records_{name}"] = pa.array(np.array(counted, np.int64)[at])
-        return pa.table(columns)
-
-
-def no_windows(job: Job) -> JobWindows:
-    """Nothing yet, with the columns that will come."""
-    columns = ", ".join(f"NULL::{o.type} AS {quote(o.name)}" for o in job.outputs)
-    rows = run(
-        f"SELECT NULL::BIGINT AS {WINDOW_END}, {columns} LIMIT 0", {}, f"describing job {job.name}"
-    )
-    return JobWindows(job, rows, {}, {})
-
-
-@dataclass(frozen=True)
-class Emission:
-    """What leaves the pipeline after one batch."""
-
-    windows: list[JobWindows] = field(default_factory=list)
-    blocks: dict[str, list[bytes]] = field(default_factory=dict)
-
-    def results(self) -> Iterator[Result]:
-        for windows in self.windows:
-            yield from windows.results()
 
 
 class Pipeline:
@@ -166,6 +101,8 @@ class Pipeline:
         self.progress = progress or Progress()
         self._follow = follow
         self._idle_seconds = idle_seconds
+        self._shapes = {job.shape.id: job.shape for job in jobs}
+        self._recipes = recipes_of(jobs)
 
     @property
     def slack_us(self) -> int | None:
@@ -174,11 +111,21 @@ class Pipeline:
             return 0
         return self.stream.slack_us
 
+    @property
+    def in_order(self) -> bool:
+        """Whether the records of a source have to be read one after another."""
+        counted = any(not shape.axis.is_time for shape in self._shapes.values())
+        return counted or self.slack_us is not None
+
+    def recipes(self) -> list[Recipe]:
+        return self._recipes
+
     def read(self, batch: Batch, now: float) -> tuple[str, ...]:
         """Reads a batch into the collection; returns what the user should know."""
         if not batch.lanes:
             return batch.notes
-        reports = self.collection.read([self._dated(lane) for lane in batch.lanes], self.slack_us)
+        lanes = [self._dated(lane) for lane in batch.lanes]
+        reports = self.collection.read(lanes, self.recipes(), self.slack_us)
         self.progress.bytes += batch.bytes
         self.take(reports, now)
         notes = [note for report in reports for note in report.notes]
@@ -189,11 +136,8 @@ class Pipeline:
         for report in reports:
             source = self.progress.sources.setdefault(report.source, Source())
             source.heard_at = now
-            if report.last_us is not None:
-                earlier = source.stream_time
-                source.stream_time = (
-                    max(earlier, report.last_us) if earlier is not None else report.last_us
-                )
+            for axis, position in report.reached.items():
+                source.reached[axis] = max(source.reached.get(axis, position), position)
             self.progress.records += report.records
             self.progress.bad += report.bad
             self._count_late(report)
@@ -208,83 +152,121 @@ class Pipeline:
         """
         for source in self.progress.sources.values():
             source.heard_at = now if source.heard_at is None else source.heard_at
-        due = self.due(self._horizon(behind, now, final))
+        axes = {shape.axis.column for shape in self._shapes.values()}
+        due = self.due({axis: self._horizon(axis, behind, now, final) for axis in axes})
         if not due and not save:
             return Emission()
-        answer = self.collection.answer(due, save)
+        self._note_emitted(due)
+        emitted = {shape.id: self.emitted(shape) for shape in self._shapes.values()}
+        answer = self.collection.answer(due, emitted if save else None)
         emission = Emission(
-            [self._windows(name, due[name], rows) for name, rows in answer.rows.items()],
+            [self._windows_of(name, due, rows) for name, rows in answer.rows.items()],
             answer.blocks,
         )
-        self.close(due)
+        self._forget(emitted)
         return emission
 
-    def _windows(self, name: str, ends: Sequence[int], rows: pa.Table) -> JobWindows:
+    def _windows_of(self, name: str, due: Due, rows: pa.Table) -> JobWindows:
         job = self.jobs[name]
-        counts = {end: self.progress.ledger.counts(job.window, end) for end in ends}
-        scores = {end: self._score(job, end) for end in ends}
+        axis = job.shape.axis.column
+        kinds: list[Kind] = [
+            (which, end) for which, ends in enumerate(due.ends.get(name, ())) for end in ends
+        ]
+        ledger = self.progress.ledger
+        counts = {(i, end): ledger.counts(axis, job.windows[i], end) for i, end in kinds}
+        scores = {(i, end): self._score(axis, end * job.windows[i].pane) for i, end in kinds}
         return JobWindows(job, rows, counts, scores)
 
-    def _score(self, job: Job, end: int) -> Score:
-        """How many of the known sources have passed the window's end."""
-        end_us = end * job.window.pane_us
-        times = [s.stream_time for s in self.progress.sources.values()]
-        passed = sum(1 for t in times if not self._follow or (t is not None and t >= end_us))
-        return Score(passed, len(times))
+    def _score(self, axis: str, end: int) -> Score:
+        """How many of the known sources have passed a position."""
+        reached = [source.reached.get(axis) for source in self.progress.sources.values()]
+        passed = sum(1 for r in reached if not self._follow or (r is not None and r >= end))
+        return Score(passed, len(reached))
 
-    def due(self, horizon: int | None) -> dict[str, list[int]]:
+    def due(self, horizons: Mapping[str, int | None]) -> Due:
         """Windows not yet emitted that end at or before the horizon and hold records."""
-        if horizon is None:
-            return {}
-        found = {}
+        ends: dict[str, list[list[int]]] = {}
+        sessions: dict[str, int] = {}
         for name, job in self.jobs.items():
-            panes = self.progress.ledger.panes(job.window.pane_us)
-            last = horizon // job.window.pane_us
-            ends = job.window.ends(panes, self._emitted(job), last)
-            if ends:
-                found[name] = ends
-        return found
+            horizon = horizons[job.shape.axis.column]
+            if horizon is None:
+                continue
+            if job.shape.gap is not None:
+                sessions[name] = horizon
+                continue
+            panes = self.progress.ledger.panes((job.shape.axis.column, job.shape.pane))
+            found = [self._ends(job, spec, panes, horizon) for spec in job.windows]
+            if any(found):
+                ends[name] = found
+        return Due(ends, sessions)
 
-    def close(self, due: Due) -> None:
-        """Remembers what was emitted and forgets what nobody needs any more."""
-        for name, ends in due.items():
-            self.progress.emitted_us[name] = ends[-1] * self.jobs[name].window.pane_us
-            self.progress.windows += len(ends)
-        emitted = {name: self._emitted(job) for name, job in self.jobs.items()}
-        self.collection.forget({name: end for name, end in emitted.items() if end is not None})
-        for pane_us in {job.window.pane_us for job in self.jobs.values()}:
-            sharing = [j for j in self.jobs.values() if j.window.pane_us == pane_us]
-            ends_ = [(j, emitted[j.name]) for j in sharing]
-            needed = [j.window.oldest_pane(end) for j, end in ends_ if end is not None]
-            if len(needed) == len(sharing):
-                self.progress.ledger.forget(pane_us, min(needed))
+    def _ends(self, job: Job, spec: WindowSpec, panes: list[int], horizon: int) -> list[int]:
+        ends = spec.ends(panes, self._emitted(job, spec), horizon // spec.pane)
+        begin, until = job.shape.begin, job.shape.until
+        if begin is not None:
+            ends = [end for end in ends if end * spec.pane > begin]
+        if until is not None:
+            ends = [end for end in ends if (end - spec.length) * spec.pane < until]
+        return ends
 
-    def _emitted(self, job: Job) -> int | None:
-        """The pane number up to which a job's windows have left."""
-        end_us = self.progress.emitted_us.get(job.name)
-        return None if end_us is None else end_us // job.window.pane_us
+    def _note_emitted(self, due: Due) -> None:
+        for name, kinds in due.ends.items():
+            for spec, ends in zip(self.jobs[name].windows, kinds, strict=True):
+                if ends:
+                    self.progress.emitted[name, spec.key] = ends[-1] * spec.pane
+                    self.progress.windows += len(ends)
+        for name, position in due.sessions.items():
+            self.progress.emitted[name, SESSION] = position
+
+    def _forget(self, emitted: Mapping[str, Emitted]) -> None:
+        """Drops what nobody needs any more."""
+        self.collection.forget(emitted)
+        grids: dict[tuple[str, int], list[int]] = {}
+        for shape in self._shapes.values():
+            if shape.pane:
+                oldest = oldest_pane(emitted[shape.id])
+                grids.setdefault((shape.axis.column, shape.pane), []).append(oldest)
+        for grid, needed in grids.items():
+            self.progress.ledger.forget(grid, min(needed))
+
+    def emitted(self, shape: Shape) -> Emitted:
+        """Up to which pane the windows of each kind have left, for all jobs of a shape."""
+        left: dict[WindowSpec, int | None] = {}
+        for job in self.jobs.values():
+            for spec in job.windows if job.shape == shape else ():
+                mine = self._emitted(job, spec)
+                both = mine, left.get(spec, mine)
+                left[spec] = None if None in both else min(e for e in both if e is not None)
+        return left
+
+    def _emitted(self, job: Job, spec: WindowSpec) -> int | None:
+        """The pane number up to which a job's windows of one kind have left."""
+        end = self.progress.emitted.get((job.name, spec.key))
+        return None if end is None else end // spec.pane
 
     def _dated(self, lane: Lane) -> Lane:
         known = self.progress.sources.get(lane[0].source)
-        return (replace(lane[0], since=known.stream_time if known else None), *lane[1:])
+        return (replace(lane[0], since=dict(known.reached) if known else {}), *lane[1:])
 
-    def _horizon(self, behind: frozenset[str], now: float, final: bool) -> int | None:
+    def _horizon(self, axis: str, behind: frozenset[str], now: float, final: bool) -> int | None:
         """The position before which no record is awaited, or None while that is unknown."""
         if final:
             return _EVER
-        if self.slack_us is None:
+        slack = self.slack_us if axis == TIME.column else 0
+        if slack is None:
             return None
-        times = {n: s.stream_time for n, s in self.progress.sources.items()}
-        if any(times.get(name) is None for name in behind):
+        sources = self.progress.sources
+        if any(name not in sources or axis not in sources[name].reached for name in behind):
             return None  # its first records are still to be read
-        known = {n: t for n, t in times.items() if t is not None}
-        holding = [t for n, t in known.items() if self._holds(n, behind, now)]
+        known = {n: s.reached[axis] for n, s in sources.items() if axis in s.reached}
+        holding = [at for n, at in known.items() if self._holds(n, behind, now)]
         if holding:
-            return min(holding) - self.slack_us
+            return min(holding) - slack
         if not self._follow or not known:
             return None
+        furthest = max(known.values()) - slack
         # All are silent. A clock that runs ahead must not close windows of the future.
-        return min(max(known.values()) - self.slack_us, int(now * 1_000_000))
+        return min(furthest, int(now * 1_000_000)) if axis == TIME.column else furthest
 
     def _holds(self, name: str, behind: frozenset[str], now: float) -> bool:
         heard_at = self.progress.sources[name].heard_at
@@ -293,18 +275,32 @@ class Pipeline:
 
     def _count_late(self, report: Report) -> None:
         """A record is late for a job if at least one window it belongs to leaves it out."""
-        for name, job in self.jobs.items():
-            emitted = self._emitted(job)
+        for job in self.jobs.values():
+            grid = job.shape.axis.column, job.shape.pane
             for tally in report.tallies:
-                if tally.pane_us != job.window.pane_us or not tally.records:
-                    continue
-                first = job.window.first_end(tally.pane)
-                marks = [m for m in (tally.not_before, emitted) if m is not None]
-                if marks and first <= max(marks):
-                    late = self.progress.late.setdefault(name, Lateness())
-                    late.records += tally.records
-                    needed = tally.stream_time - first * job.window.pane_us + 1
-                    late.slack_us = max(late.slack_us, needed)
+                if (tally.axis, tally.size) == grid and tally.records:
+                    missed = list(self._missed(job, tally.pane, tally.not_before))
+                    if missed:
+                        late = self.progress.late.setdefault(job.name, Lateness())
+                        late.records += tally.records
+                        needed = tally.reached - min(missed) * job.shape.pane + 1
+                        late.slack_us = max(late.slack_us, needed)
+
+    def _missed(self, job: Job, pane: int, not_before: int | None) -> Iterator[int]:
+        for spec in job.windows:
+            first = spec.first_end(pane)
+            marks = [m for m in (not_before, self._emitted(job, spec)) if m is not None]
+            if marks and first <= max(marks):
+                yield first
 
 
+def recipes_of(jobs: Iterable[Job]) -> list[Recipe]:
+    """One for each shape, with all kinds of windows that are made of its blocks."""
+    windows: dict[Shape, set[WindowSpec]] = {}
+    for job in jobs:
+        windows.setdefault(job.shape, set()).update(job.windows)
+    return [Recipe(shape, tuple(sorted(specs))) for shape, specs in windows.items()]
+
+
+SESSION = "session"
 _EVER = (1 << 63) - 1

@@ -49,6 +49,19 @@ AGGREGATES = {
 
 
 @dataclass(frozen=True)
+class Window:
+    """In seconds."""
+
+    range_s: int
+    slide_s: int
+    offset_s: int = 0
+
+    def muntin(self) -> str:
+        start = f" FROM '1970-01-01 00:00:{self.offset_s:02}'" if self.offset_s else ""
+        return f"{self.range_s} SECONDS EVERY {self.slide_s} SECONDS{start}"
+
+
+@dataclass(frozen=True)
 class Question:
     """One job's text, in parts, so that Muntin's and DuckDB's form come from the same."""
 
@@ -57,8 +70,7 @@ class Question:
     where: str | None
     having: str | None
     limit: int | None
-    range_s: int
-    slide_s: int
+    windows: tuple[Window, ...]
     slack_s: int | None
 
     def muntin(self, folder: Path) -> str:
@@ -68,7 +80,7 @@ class Question:
             f"CREATE STREAM logs (t BIGINT, k VARCHAR, s VARCHAR, n BIGINT, x DOUBLE) "
             f"FROM '{folder}/{{source}}.jsonl' FORMAT json TIMESTAMP t{slack};\n"
             f"CREATE JOB job AS SELECT {select} FROM logs{self._tail()} "
-            f"WINDOW {self.range_s} SECONDS EVERY {self.slide_s} SECONDS;"
+            f"WINDOW {', '.join(window.muntin() for window in self.windows)};"
         )
 
     def _tail(self) -> str:
@@ -80,10 +92,18 @@ class Question:
 
     def answer(self, sources: dict[str, Sequence[Record]]) -> list[tuple[Any, ...]]:
         """(window start, window end, keys…, aggregates…) in the order of results."""
+        found = [
+            (row[1], number, row)
+            for number, window in enumerate(self.windows)
+            for row in self._answer(window, sources)
+        ]
+        return [row for _, _, row in sorted(found, key=lambda item: item[:2])]
+
+    def _answer(self, window: Window, sources: dict[str, Sequence[Record]]) -> list[Any]:
         rows = [
             {**record, "w": start, "source": source}
             for source, records in sources.items()
-            for record, starts in self._windows(records)
+            for record, starts in self._starts(window, records)
             for start in starts
         ]
         if not rows:
@@ -94,9 +114,9 @@ class Question:
         table = pa.Table.from_pylist(rows, schema=schema)
         con = duckdb.connect(config={"threads": 1})
         con.register("expanded", table)
-        return con.execute(self._duckdb()).fetchall()
+        return con.execute(self._duckdb(window)).fetchall()
 
-    def _duckdb(self) -> str:
+    def _duckdb(self, window: Window) -> str:
         names = [f"k{i}" for i in range(len(self.keys))]
         keys = [f"{key} AS {name}" for key, name in zip(self.keys, names, strict=True)]
         aggregates = [f"{AGGREGATES[a]} AS a{i}" for i, a in enumerate(self.aggregates)]
@@ -108,7 +128,7 @@ class Question:
             f"FROM expanded {where}"
         )
         having = f"HAVING {self.having}" if self.having else ""
-        named = ", ".join(["w", f"w + {self.range_s}", *names,
+        named = ", ".join(["w", f"w + {window.range_s}", *names,
                            *(f"a{i}" for i in range(len(aggregates)))])  # fmt: skip
         order = ", ".join((["a0 DESC NULLS LAST"] if self.limit is not None else []) + names)
         ranked = f"row_number() OVER (PARTITION BY w ORDER BY {order or '1'})"
@@ -120,18 +140,20 @@ class Question:
             f"SELECT {named} FROM (SELECT *, {ranked} AS r FROM ({grouped})) {limit} ORDER BY w, r"
         )
 
-    def _windows(self, records: Sequence[Record]) -> list[tuple[Record, list[int]]]:
+    def _starts(self, window: Window, records: Sequence[Record]) -> list[tuple[Record, list[int]]]:
         """For every record the starts of the windows that count it, by the letter of the rule."""
         stream_time: int | None = None
         found = []
         for record in records:
             t = record["t"]
             stream_time = t if stream_time is None else max(stream_time, t)
-            first = (t - self.range_s) // self.slide_s + 1
-            starts = [k * self.slide_s for k in range(first, t // self.slide_s + 1)]
+            since = t - window.offset_s
+            numbers = range((since - window.range_s) // window.slide_s + 1,
+                            since // window.slide_s + 1)  # fmt: skip
+            starts = [k * window.slide_s + window.offset_s for k in numbers]
             if self.slack_s is not None:
                 late_before = stream_time - self.slack_s
-                starts = [s for s in starts if s + self.range_s > late_before]
+                starts = [s for s in starts if s + window.range_s > late_before]
             found.append((record, starts))
         return found
 

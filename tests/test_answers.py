@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from muntin.inline import windows_inline
 from muntin.model import Result
 from muntin.program import sql
-from tests.oracle import AGGREGATES, Question, Record, same, write_logs
+from tests.oracle import AGGREGATES, Question, Record, Window, same, write_logs
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -33,12 +33,28 @@ records = st.lists(
     max_size=40,
 )
 sources = st.dictionaries(st.sampled_from(["web-1", "web-2", "db"]), records, min_size=1)
-windows = st.sampled_from([(60, 60), (60, 20), (90, 60), (7, 3), (300, 10), (1, 1)])
+windows = st.lists(
+    st.sampled_from(
+        [
+            Window(60, 60),
+            Window(60, 20),
+            Window(90, 60),
+            Window(7, 3),
+            Window(300, 10),
+            Window(1, 1),
+            Window(120, 60, 20),
+            Window(20, 20, 5),
+            Window(40, 40),
+        ]
+    ),
+    min_size=1,
+    max_size=4,
+    unique=True,
+)
 
 
 @st.composite
 def questions(draw: st.DrawFn) -> Question:
-    range_s, slide_s = draw(windows)
     names = st.sampled_from(sorted(AGGREGATES))
     aggregates = tuple(draw(st.lists(names, min_size=1, max_size=4, unique=True)))
     limited = aggregates[0] in ("count(*)", "sum(n)", "max(s)", "min(x)", "count(DISTINCT s)")
@@ -48,15 +64,14 @@ def questions(draw: st.DrawFn) -> Question:
         where=draw(st.sampled_from([None, "n > 0", "k IS NOT NULL AND x < 8"])),
         having=draw(st.sampled_from([None, "count(*) > 1"])),
         limit=draw(st.sampled_from([None, 1, 3])) if limited else None,
-        range_s=range_s,
-        slide_s=slide_s,
+        windows=tuple(draw(windows)),
         slack_s=draw(st.sampled_from([None, None, 0, 15])),
     )
 
 
 def rows_of(results: Iterable[Result]) -> list[tuple[Any, ...]]:
     return [
-        (result.start_us // 1_000_000, result.end_us // 1_000_000, *map(_plain, row.values()))
+        (result.start // 1_000_000, result.end // 1_000_000, *map(_plain, row.values()))
         for result in results
         for row in result.rows.to_pylist()
     ]

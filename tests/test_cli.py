@@ -59,6 +59,7 @@ def test_try_as_json(sql: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert (code, err) == (0, "")
     assert json.loads(out.splitlines()[0]) == {
         "job": "paths",
+        "window_name": "1 minute",
         "window_start": "2026-03-01T12:00:00Z",
         "window_end": "2026-03-01T12:01:00Z",
         "path": "/a",
@@ -74,8 +75,8 @@ def test_try_as_json(sql: Path, capsys: pytest.CaptureFixture[str]) -> None:
 def test_try_as_csv_and_table(sql: Path, capsys: pytest.CaptureFixture[str]) -> None:
     _, out, _ = muntin(capsys, "try", sql, "--job", "totals", "--format", "csv")
     assert out.splitlines() == [
-        "job,window_start,window_end,n,records_read,records_bad,records_late",
-        "totals,2026-03-01T12:00:00Z,2026-03-01T12:05:00Z,3,3,0,0",
+        "job,window_name,window_start,window_end,n,records_read,records_bad,records_late",
+        "totals,5 minutes,2026-03-01T12:00:00Z,2026-03-01T12:05:00Z,3,3,0,0",
     ]
     _, out, _ = muntin(capsys, "try", sql)
     assert "2026-03-01 12:00:00 – 12:01:00 │ /a" in out

@@ -16,9 +16,9 @@ from rich.live import Live
 from rich.text import Text
 
 from muntin.demo.shop import SERVERS
+from muntin.emission import JobWindows
 from muntin.model import Program
 from muntin.output import rich_table
-from muntin.pipeline import JobWindows
 from muntin.program import sql
 from muntin.spark.console import stop_on_signals, tell
 from muntin.spark.context import start_context
@@ -98,9 +98,10 @@ class _Board:
         return Group(head, *tables, foot)
 
     def _table(self, windows: JobWindows, at: float) -> Group:
-        last = max(windows.counts)
-        _, end_us = windows.job.window.bounds_us(last)
-        rows = windows.newest().table()
+        newest = windows.newest()
+        (last,) = newest.counts
+        _, end_us = newest.bounds(last)
+        rows = newest.table()
         score = windows.scores[last]
         caption = (
             f"lag {at - end_us / 1e6:.1f} s · {windows.counts[last].read:,} records · "

@@ -62,9 +62,10 @@ class Expander:
         found.ranked = found.ranked or ranked
         return found
 
-    def finish(self, sql: str, part: _Part | None = None) -> str:
+    def finish(self, sql: str, part: _Part | None = None, zero: bool = False) -> str:
+        """`zero` says that the value is zero, not unknown, where no record reached the part."""
         index = list(self._parts.values()).index(part) if part else 0
-        default = Finish(f"a{len(self._finishes)}", index, sql)
+        default = Finish(f"a{len(self._finishes)}", index, sql, zero)
         return self._finishes.setdefault((index, sql), default).name
 
     def type_of(self, sql: str, aggregates: bool = False) -> str:
@@ -108,7 +109,7 @@ def _both(*conditions: str | None) -> str:
 def _count(to: Expander, call: Call) -> str:
     if call.distinct:
         part = _values(to, call)
-        return to.finish("count(*)", part)
+        return to.finish("count(*)", part, zero=True)
     name = to.cell(_filtered(f"count({', '.join(call.args) or '*'})", call.where), Merge.SUM)
     return to.finish(name)
 
@@ -237,7 +238,7 @@ def _approx_count_distinct(to: Expander, call: Call) -> str:
     (x,) = call.args
     part = to.part(sketches.register_sql(x), _both(f"{x} IS NOT NULL", call.where))
     rank = to.cell(f"max({sketches.rank_sql(x)})", Merge.MAX, part)
-    return to.finish(sketches.distinct_estimate_sql(rank), part)
+    return to.finish(sketches.distinct_estimate_sql(rank), part, zero=True)
 
 
 def _approx_quantile(to: Expander, call: Call) -> str:
@@ -275,9 +276,6 @@ EXPANSIONS: dict[str, Callable[[Expander, Call], str]] = {
     "approx_count_distinct": _approx_count_distinct,
     "approx_quantile": _approx_quantile,
 }
-
-# Values a key has where no record reached the part: counts are zero, the rest unknown.
-ZERO_WHEN_MISSING = ("count(*)", "hll_estimate(")
 
 _ARITY = {"arg_min": 2, "arg_max": 2, "quantile": 2, "quantile_cont": 2, "approx_quantile": 2}
 

@@ -2,12 +2,16 @@
 
 Lateness is exact. A source's stream time is the largest position read so far in log order; a
 record's mark is that less the slack; windows that end at or before the mark leave the record
-out. `since` carries the stream time into a piece of log, so pieces of any size agree.
+out. A source's clocks carry its stream time from piece to piece, so pieces of any size agree.
+
+Other axes than time are counted here: the number of a record, or of its first byte, in all that
+its source has written. Nothing can be late on them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import time
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -15,47 +19,72 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from muntin.kernel.engine import run
-from muntin.kernel.statements import compute_sql
-from muntin.model import MARK, POSITION, Job, Tally
+from muntin.kernel.statements import Windows, compute_sql
+from muntin.model import MARK, SIZE, TIME, Axis, Shape, Tally
 
 Positions = NDArray[np.int64]
 _NONE = np.iinfo(np.int64).min
 
 
 @dataclass(frozen=True)
+class Recipe:
+    """What to compute for one shape: panes, or separate windows where that is cheaper."""
+
+    shape: Shape
+    windows: Windows
+    separate: bool = False
+
+    def sql(self, marked: bool) -> str:
+        return compute_sql(self.shape, self.windows, marked, self.separate)
+
+
+@dataclass(frozen=True)
+class Cost:
+    """What computing a shape's blocks took."""
+
+    records: int = 0
+    rows: int = 0
+    seconds: float = 0.0
+
+    def __add__(self, other: Cost) -> Cost:
+        return Cost(
+            self.records + other.records, self.rows + other.rows, self.seconds + other.seconds
+        )
+
+
+@dataclass(frozen=True)
 class Computed:
-    """The blocks of one piece of log, by job, and what was counted on the way."""
+    """The blocks of one piece of log, by shape, and what was counted on the way."""
 
     blocks: dict[str, pa.Table]
     tallies: tuple[Tally, ...]
     records: int
     bad: int
-    first_us: int | None
-    last_us: int | None
+    costs: dict[str, Cost]
+    backwards: int = 0  # records whose sequence number is lower than one before
 
 
 @dataclass
 class Clock:
-    """A source's stream time while its log is read.
+    """How far a source has come on one axis while its log is read.
 
     Bad rows count where the stream stood when they were met. Those before the first record
-    with a time are `waiting` for it.
+    with a position are `waiting` for it.
     """
 
-    stream_time: int | None = None
-    slack_us: int | None = None
+    reached: int | None = None
     waiting: int = 0
 
     def advance(self, positions: Positions) -> Positions:
-        """The stream time at each record, ending with the last one's."""
-        start = _NONE if self.stream_time is None else self.stream_time
+        """How far the source had come at each record, ending with the last one."""
+        start = _NONE if self.reached is None else self.reached
         times = np.maximum.accumulate(np.maximum(positions, start))
         if len(times) and times[-1] != _NONE:
-            self.stream_time = int(times[-1])
+            self.reached = int(times[-1])
         return times
 
     def place(self, met: Positions, times: Positions) -> Positions:
-        """The stream times at which bad rows count, given those at which they were met."""
+        """The positions at which bad rows count, given those at which they were met."""
         self.waiting += int((met == _NONE).sum())
         known = times[times != _NONE]
         placed: Positions = met[met != _NONE]
@@ -65,95 +94,165 @@ class Clock:
         return placed
 
 
+@dataclass
+class Clocks:
+    """A source's clocks, one an axis, and the slack of its time; None if nothing can be late."""
+
+    slack_us: int | None = None
+    by_axis: dict[str, Clock] = field(default_factory=dict)
+
+    @classmethod
+    def since(cls, reached: Mapping[str, int], slack_us: int | None) -> Clocks:
+        return cls(slack_us, {axis: Clock(position) for axis, position in reached.items()})
+
+    def of(self, axis: Axis) -> Clock:
+        return self.by_axis.setdefault(axis.column, Clock())
+
+    def reached(self) -> dict[str, int]:
+        found = {axis: clock.reached for axis, clock in self.by_axis.items()}
+        return {axis: position for axis, position in found.items() if position is not None}
+
+
 def compute(
     records: pa.Table,
     source: str,
-    jobs: Sequence[Job],
-    clock: Clock,
+    recipes: Sequence[Recipe],
+    clocks: Clocks,
     broken: Iterable[int] = (),
 ) -> Computed:
     """The blocks of one piece of log. Rows with a null position are bad, as are `broken` ones."""
-    column = records.column(POSITION).combine_chunks()
-    valid = np.asarray(column.is_valid())
-    positions: Positions = np.asarray(column.fill_null(_NONE))
-    before = _NONE if clock.stream_time is None else clock.stream_time
-    times = clock.advance(positions)
-    met = _met(before, times, np.flatnonzero(~valid), list(broken))
-    bad_times = clock.place(met, times)
-    good = records if valid.all() else records.filter(pa.array(valid))
-    positions, times = positions[valid], times[valid]
-    late = clock.slack_us is not None and bool((times - clock.slack_us > positions).any())
-    marks = times - clock.slack_us if late and clock.slack_us is not None else None
-    if marks is not None:
-        good = good.append_column(MARK, pa.array(marks))
-    blocks = {
-        job.name: run(compute_sql(job, late), {"records": good}, f"computing job {job.name}")
-        for job in jobs
-    }
-    sizes = {job.window.pane_us for job in jobs}
-    return Computed(
-        blocks={name: block for name, block in blocks.items() if block.num_rows},
-        tallies=tuple(
-            tally
-            for size in sizes
-            for tally in _tallies(source, size, positions, marks, times, bad_times)
-        ),
-        records=len(positions),
-        bad=len(met),
-        first_us=int(positions.min()) if len(positions) else None,
-        last_us=int(positions.max()) if len(positions) else None,
-    )
+    places = _Places(records, clocks, sorted(broken))
+    axes = {recipe.shape.axis: None for recipe in recipes if not recipe.shape.axis.is_time}
+    ways = {axis.column: places.along(axis) for axis in (TIME, *axes)}
+    good = places.good(ways)
+    marked = MARK in good.column_names
+    blocks, costs = {}, {}
+    for recipe in recipes:
+        shape = recipe.shape
+        started = time.perf_counter()
+        block = run(recipe.sql(marked), {"records": good}, f"computing blocks of {shape.stream}")
+        taken = time.perf_counter() - started
+        costs[shape.id] = Cost(good.num_rows, block.num_rows, taken)
+        if block.num_rows:
+            blocks[shape.id] = block
+    grids = {(r.shape.axis.column, r.shape.pane): None for r in recipes if r.shape.pane}
+    tallies = [t for axis, size in grids for t in ways[axis].tallies(source, axis, size)]
+    backwards = sum(way.backwards for way in ways.values())
+    bad = places.bad + backwards
+    return Computed(blocks, tuple(tallies), good.num_rows, bad, costs, backwards)
 
 
-def _met(before: int, times: Positions, rows: Positions, broken: list[int]) -> Positions:
-    """The stream time when each bad row was met: that of the last row before it."""
-    rows_before = [row - i for i, row in enumerate(sorted(broken))]
-    at = np.concatenate([rows, np.array(rows_before, np.int64)])
-    met: Positions = np.concatenate([np.array([before]), times])[at]
-    return met
+@dataclass
+class _Way:
+    """The records of one piece along one axis."""
+
+    positions: Positions
+    times: Positions
+    bad_times: Positions
+    marks: Positions | None = None
+    backwards: int = 0
+
+    def tallies(self, source: str, axis: str, size: int) -> Iterable[Tally]:
+        there = self.positions != _NONE
+        positions, times = self.positions[there], self.times[there]
+        panes = positions // size
+        counted = _count(panes, _not_before(panes, self.marks, size), times)
+        for (pane, not_before), (records, reached) in counted.items():
+            yield Tally(source, axis, size, pane, not_before, records, 0, reached)
+        numbers, bad = np.unique(self.bad_times // size, return_counts=True)
+        for pane, count in zip(numbers.tolist(), bad.tolist(), strict=True):
+            yield Tally(source, axis, size, pane, None, 0, count, pane * size)
 
 
-def _tallies(
-    source: str,
-    size: int,
-    positions: Positions,
-    marks: Positions | None,
-    times: Positions,
-    bad_times: Positions,
-) -> Iterable[Tally]:
-    counted = _count(positions // size, _not_before(positions // size, marks, size), times)
-    for (pane, not_before), (records, stream_time) in counted.items():
-        yield Tally(source, size, pane, not_before, records, 0, stream_time)
-    panes, bad = np.unique(bad_times // size, return_counts=True)
-    for pane, count in zip(panes.tolist(), bad.tolist(), strict=True):
-        yield Tally(source, size, pane, None, 0, count, pane * size)
+class _Places:
+    """Where the rows of one piece lie on each axis."""
+
+    def __init__(self, records: pa.Table, clocks: Clocks, broken: list[int]) -> None:
+        column = records.column(TIME.column).combine_chunks()
+        self._records = records
+        self._clocks = clocks
+        self._valid = np.asarray(column.is_valid())
+        self._times: Positions = np.asarray(column.fill_null(_NONE))
+        bad_rows = np.flatnonzero(~self._valid)
+        rows_before = np.array([row - i for i, row in enumerate(broken)], np.int64)
+        self._bad_at = np.concatenate([bad_rows, rows_before])
+        self.bad = len(self._bad_at)
+
+    def along(self, axis: Axis) -> _Way:
+        clock = self._clocks.of(axis)
+        before = _NONE if clock.reached is None else clock.reached
+        positions, end = self._positions(axis, max(0, before))
+        times = clock.advance(positions)
+        clock.reached = end if end is not None else clock.reached
+        met = np.concatenate([np.array([before]), times])[self._bad_at]
+        bad_times = clock.place(met, times)
+        positions, times = positions[self._valid], times[self._valid]
+        way = _Way(positions, times, bad_times)
+        if axis.kind == "sequence":
+            back = positions < times
+            way.backwards = int(back.sum())
+            way.positions = np.where(back, _NONE, positions)
+        slack = self._clocks.slack_us
+        if axis.is_time and slack is not None and bool((times - slack > positions).any()):
+            way.marks = times - slack
+        return way
+
+    def _positions(self, axis: Axis, start: int) -> tuple[Positions, int | None]:
+        """The rows' positions and, where every record takes room, the end of the last one."""
+        if axis.is_time:
+            return self._times, None
+        if axis.kind == "sequence":
+            column = self._records.column(axis.column).combine_chunks()
+            numbers: Positions = np.asarray(column.fill_null(_NONE))
+            return np.where(self._valid, numbers, _NONE), None
+        room = self._valid.astype(np.int64)
+        if axis.kind == "bytes":
+            room = room * np.asarray(self._records.column(SIZE).combine_chunks())
+        ends = start + np.cumsum(room)
+        return ends - room, int(ends[-1]) if len(ends) else start
+
+    def good(self, ways: Mapping[str, _Way]) -> pa.Table:
+        """The rows that are not bad, with their positions and marks."""
+        good = self._records if self._valid.all() else self._records.filter(pa.array(self._valid))
+        for axis, way in ways.items():
+            if axis != TIME.column:
+                mask = way.positions == _NONE if way.backwards else None
+                if axis in good.column_names:
+                    good = good.drop_columns([axis])
+                good = good.append_column(axis, pa.array(way.positions, mask=mask))
+            elif way.marks is not None:
+                good = good.append_column(MARK, pa.array(way.marks))
+        return good
 
 
-def _not_before(panes: Positions, marks: Positions | None, size: int) -> Positions:
+def _not_before(panes: Positions, marks: Positions | None, size: int) -> Positions | None:
     if marks is None:
-        return np.full(len(panes), _NONE)
+        return None
     ends = marks // size
-    return np.where(ends > panes, ends, _NONE)
+    late: Positions = np.where(ends > panes, ends, _NONE)
+    return late
 
 
 def _count(
-    panes: Positions, not_before: Positions, times: Positions
+    panes: Positions, not_before: Positions | None, times: Positions
 ) -> dict[tuple[int, int | None], tuple[int, int]]:
     """Records and largest stream time of each (pane, not_before)."""
-    pairs = np.stack([panes, not_before], axis=1)
-    # Logs are nearly in order, so runs of equal pairs are long and few.
-    starts = np.flatnonzero(np.r_[True, (pairs[1:] != pairs[:-1]).any(axis=1)])
-    if not len(pairs):
+    if not len(panes):
         return {}
-    sizes = np.diff(np.r_[starts, len(pairs)])
+    # Logs are nearly in order, so runs of equal pairs are long and few.
+    changed = panes[1:] != panes[:-1]
+    if not_before is not None:
+        changed |= not_before[1:] != not_before[:-1]
+    starts = np.concatenate([[0], np.flatnonzero(changed) + 1])
+    sizes = np.diff(np.append(starts, len(panes)))
     tops = np.maximum.reduceat(times, starts)
+    marks = np.full(len(starts), _NONE) if not_before is None else not_before[starts]
     counted: dict[tuple[int, int | None], tuple[int, int]] = {}
-    for (pane, mark), size, top in zip(
-        pairs[starts].tolist(), sizes.tolist(), tops.tolist(), strict=True
-    ):
+    runs = (array.tolist() for array in (panes[starts], marks, sizes, tops))
+    for pane, mark, size, top in zip(*runs, strict=True):
         key = (pane, None if mark == _NONE else mark)
-        records, time = counted.get(key, (0, top))
-        counted[key] = (records + size, max(time, top))
+        records, reached = counted.get(key, (0, top))
+        counted[key] = (records + size, max(reached, top))
     return counted
 
 
@@ -163,24 +262,17 @@ class Totals:
 
     blocks: dict[str, list[pa.Table]] = field(default_factory=dict)
     tallies: list[Tally] = field(default_factory=list)
+    costs: dict[str, Cost] = field(default_factory=dict)
     records: int = 0
     bad: int = 0
-    first_us: int | None = None
-    last_us: int | None = None
+    backwards: int = 0
 
     def add(self, piece: Computed) -> None:
-        for name, block in piece.blocks.items():
-            self.blocks.setdefault(name, []).append(block)
+        for shape, block in piece.blocks.items():
+            self.blocks.setdefault(shape, []).append(block)
+        for shape, cost in piece.costs.items():
+            self.costs[shape] = self.costs.get(shape, Cost()) + cost
         self.tallies.extend(piece.tallies)
         self.records += piece.records
         self.bad += piece.bad
-        self.first_us = _least(self.first_us, piece.first_us)
-        self.last_us = _most(self.last_us, piece.last_us)
-
-
-def _least(a: int | None, b: int | None) -> int | None:
-    return b if a is None else a if b is None else min(a, b)
-
-
-def _most(a: int | None, b: int | None) -> int | None:
-    return b if a is None else a if b is None else max(a, b)
+        self.backwards += piece.backwards

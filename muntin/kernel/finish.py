@@ -2,44 +2,90 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from muntin.kernel.consolidate import Consolidation, Way, way_of
 from muntin.kernel.engine import run
-from muntin.kernel.statements import consolidate_sql, finish_sql, order_sql
-from muntin.model import Job
+from muntin.kernel.statements import finish_sql, order_sql
+from muntin.model import Job, Shape
+from muntin.windows.spec import WindowSpec
 
 # Partials times windows that one statement may hold at once; bounds memory, not answers.
 ROWS_AT_ONCE = 4_000_000
 
+Ends = Sequence[int]
+DueEnds = Mapping[str, Sequence[Ends]]  # job -> ends of its due windows, one list a kind
 
-def finish(job: Job, block: pa.Table, ends: Sequence[int]) -> pa.Table:
-    """Rows of the due windows from one key group, not yet ordered across key groups."""
-    slices = [_finish_slice(job, block, part) for part in _slices(job, block, ends)]
-    return pa.concat_tables(slices)
+
+@dataclass(frozen=True)
+class Due:
+    """Windows to finish now, by job, and the position before which sessions are over."""
+
+    ends: DueEnds = field(default_factory=dict)
+    sessions: Mapping[str, int] = field(default_factory=dict)
+
+    def __bool__(self) -> bool:
+        return bool(self.ends or self.sessions)
+
+
+@dataclass(frozen=True)
+class _Asked:
+    """Windows of one kind, and the jobs that wait for them: name, which of its windows, ends."""
+
+    spec: WindowSpec
+    ends: Ends
+    jobs: tuple[tuple[str, int, Ends], ...]
+
+
+def finish(
+    shape: Shape, jobs: Mapping[str, Job], blocks: pa.Table, due: Due
+) -> dict[str, pa.Table]:
+    """Rows of a shape's due windows from one key group, not yet ordered across key groups."""
+    found: dict[str, list[pa.Table]] = {}
+    mine = {name: ends for name, ends in due.ends.items() if jobs[name].shape == shape}
+    asked = sorted(_asked(jobs, mine), key=lambda a: (a.spec.length, a.spec.step))
+    consolidation = Consolidation(shape, blocks)
+    for number, each in enumerate(asked):
+        larger = asked[number + 1 :]
+        again = any(way_of(shape, a.spec, len(a.ends)) is Way.SHARE for a in larger)
+        slices = [each.ends] if again else _slices(blocks, each.spec, each.ends)
+        for ends in slices:
+            windows = consolidation.windows(each.spec, ends, again)
+            for name, which, wanted in each.jobs:
+                rows = run(finish_sql(jobs[name], windows.sql), windows.tables,
+                           f"finishing job {name}: {windows.doing}")  # fmt: skip
+                if len(wanted) != len(each.ends):
+                    rows = rows.filter(pc.is_in(rows["w"], pa.array(wanted, pa.int64())))
+                which_one = pa.array(np.full(rows.num_rows, which, np.int8))
+                found.setdefault(name, []).append(rows.append_column("win", which_one))
+    return {name: pa.concat_tables(rows) for name, rows in found.items()}
+
+
+def _asked(jobs: Mapping[str, Job], due: DueEnds) -> Iterator[_Asked]:
+    """The due windows by kind: jobs may share some."""
+    wanted: dict[WindowSpec, list[tuple[str, int, Ends]]] = {}
+    for name, kinds in due.items():
+        for which, ends in enumerate(kinds):
+            if ends:
+                wanted.setdefault(jobs[name].windows[which], []).append((name, which, ends))
+    for spec, of_jobs in wanted.items():
+        yield _Asked(spec, sorted({e for _, _, ends in of_jobs for e in ends}), tuple(of_jobs))
 
 
 def order(job: Job, rows: Sequence[pa.Table]) -> pa.Table:
-    """Rows of all key groups as the result's rows, window by window, `w` first."""
+    """Rows of all key groups as the result's rows, window by window."""
     doing = f"ordering the windows of job {job.name}"
     return run(order_sql(job), {"rows": pa.concat_tables(rows)}, doing)
 
 
-def _finish_slice(job: Job, block: pa.Table, ends: Sequence[int]) -> pa.Table:
-    pane = block.column("pane")
-    oldest, newest = ends[0] - job.window.length, ends[-1]
-    inside = pc.and_(pc.greater_equal(pane, oldest), pc.less(pane, newest))
-    tables = {"blocks": block.filter(inside), "due": pa.table({"w": pa.array(ends, pa.int64())})}
-    doing = f"finishing windows {ends[0]} to {ends[-1]} of job {job.name}"
-    return run(finish_sql(job, consolidate_sql(job)), tables, doing)
-
-
-def _slices(job: Job, block: pa.Table, ends: Sequence[int]) -> Iterator[Sequence[int]]:
+def _slices(block: pa.Table, spec: WindowSpec, ends: Ends) -> Iterator[Ends]:
     panes = max(1, pc.count_distinct(block.column("pane")).as_py())
-    overlap = -(-job.window.length // job.window.step)
-    expanded = max(1, block.num_rows * overlap * job.window.step // panes)
+    expanded = max(1, block.num_rows * spec.overlap * spec.step // panes)
     count = max(1, ROWS_AT_ONCE // expanded)
     for start in range(0, len(ends), count):
         yield ends[start : start + count]

@@ -1,22 +1,27 @@
-"""The SQL of a job, made by pure functions: compute, merge, consolidate, finish, rank.
+"""The SQL of shapes and jobs, made by pure functions: compute, merge, finish, order.
 
-Inside blocks a job's columns have fixed names: `pane`, `not_before`, `part`, keys `k0`…,
-sub-keys `s1`… (one for each part but the first) and cells `c0`…. A record that is on time for
-every window has no `not_before`; otherwise windows that end at or before it leave it out.
+Inside blocks columns have fixed names: `pane`, `spec`, `not_before`, `part`, keys `k0`…, sub-keys
+`s1`… (one for each part but the first) and cells `c0`…. A row belongs to a pane (`spec` is 0)
+and through it to every window that holds it, or to one window alone: then `spec` names the
+kind of window and `pane` is its end. A record that is on time for every window has no
+`not_before`; otherwise windows that end at or before it leave it out.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import zlib
+from collections.abc import Iterator, Sequence
 from functools import cache
 
-from muntin.kernel.aggregates import ZERO_WHEN_MISSING
 from muntin.kernel.engine import quote
 from muntin.kernel.sketches import stable_hash_sql
-from muntin.model import MARK, POSITION, Cell, Job, Key, Merge, Part
+from muntin.model import MARK, Cell, Job, Key, Part, Shape
+from muntin.windows.spec import WindowSpec
 
 KEY_GROUPS = 256
-WINDOW_END = "__end"  # the pane a window ends before, beside the user's columns
+WINDOW = "__window"  # which of the job's windows, beside the user's columns
+WINDOW_END = "__end"  # the pane it ends before
+Windows = tuple[WindowSpec, ...]
 
 
 def floor_div_sql(position: str, size: int) -> str:
@@ -24,157 +29,121 @@ def floor_div_sql(position: str, size: int) -> str:
     return position if size == 1 else f"floor_div({position}, {size})"
 
 
+def spec_id(spec: WindowSpec) -> int:
+    """Names a kind of window in blocks; never 0, which stands for panes."""
+    return zlib.crc32(spec.key.encode()) >> 1 or 1
+
+
 @cache
-def compute_sql(job: Job, marked: bool) -> str:
-    """Records to one block. `marked` says whether records carry a mark that may make them late."""
-    selects = [_part_sql(job, index, marked) for index in range(len(job.parts))]
+def compute_sql(shape: Shape, windows: Windows, marked: bool, separate: bool = False) -> str:
+    """Records to one block of panes or, where that is cheaper, of separate windows.
+
+    `marked` says whether records carry a mark that may make them late.
+    """
+    if not separate:
+        pane = floor_div_sql(quote(shape.axis.column), shape.pane)
+        return _compute_sql(shape, pane, windows, marked, "0", "records", False)
+    return "\nUNION ALL\n".join(
+        _compute_sql(
+            shape, "__w", (spec,), marked, str(spec_id(spec)), _spread_sql(shape, spec), True
+        )
+        for spec in windows
+    )
+
+
+def _compute_sql(
+    shape: Shape, pane: str, windows: Windows, marked: bool, spec: str, records: str, direct: bool
+) -> str:
+    selects = []
+    for index, part in enumerate(shape.parts):
+        not_before = _not_before_sql(shape, pane) if marked and not direct else "NULL"
+        columns = [
+            f"{pane} AS pane",
+            f"CAST({spec} AS INTEGER) AS spec",
+            f"CAST({not_before} AS BIGINT) AS not_before",
+            f"CAST({index} AS TINYINT) AS part",
+            *(f"CAST({key.sql} AS {key.type}) AS k{i}" for i, key in enumerate(shape.keys)),
+            *_sub_keys(shape, index),
+            *_cells(shape, index),
+        ]
+        late = None
+        if marked:
+            late = _after_mark_sql(shape, pane) if direct else _wanted_sql(shape, pane, windows)
+        wanted = [c for c in (shape.where, part.where, *_bounds_sql(shape), late) if c]
+        where = f"\nWHERE {' AND '.join(f'({c})' for c in wanted)}" if wanted else ""
+        selects.append(f"SELECT {', '.join(columns)}\nFROM {records}{where}\nGROUP BY ALL")
     return "\nUNION ALL\n".join(selects)
 
 
-def _part_sql(job: Job, index: int, marked: bool) -> str:
-    part = job.parts[index]
-    pane = floor_div_sql(POSITION, job.window.pane_us)
-    not_before = _not_before_sql(job, pane) if marked else "NULL"
-    columns = [
-        f"{pane} AS pane",
-        f"CAST({not_before} AS BIGINT) AS not_before",
-        f"CAST({index} AS TINYINT) AS part",
-        *(f"CAST({key.sql} AS {key.type}) AS k{i}" for i, key in enumerate(job.keys)),
-        *_sub_keys(job, index),
-        *_cells(job, index),
-    ]
-    wanted = [c for c in (job.where, part.where, _wanted_sql(job, pane) if marked else None) if c]
-    where = f"\nWHERE {' AND '.join(f'({c})' for c in wanted)}" if wanted else ""
-    return f"SELECT {', '.join(columns)}\nFROM records{where}\nGROUP BY ALL"
+def _spread_sql(shape: Shape, spec: WindowSpec) -> str:
+    """Each record once for every window that holds it."""
+    pane = floor_div_sql(quote(shape.axis.column), shape.pane)
+    return f"(SELECT *, {ends_sql(spec, pane)} AS __w FROM records)"
 
 
-def _sub_keys(job: Job, index: int) -> Iterator[str]:
-    for i, part in enumerate(job.parts):
+def ends_sql(spec: WindowSpec, pane: str) -> str:
+    """One row for the end of every window that holds the pane."""
+    first = floor_div_sql(f"({pane}) - {spec.length + spec.shift}", spec.step)
+    last = floor_div_sql(f"({pane}) - {spec.shift}", spec.step)
+    return f"unnest(range({first} + 1, {last} + 1)) * {spec.step} + {spec.length + spec.shift}"
+
+
+def _bounds_sql(shape: Shape) -> Iterator[str]:
+    if shape.begin is not None:
+        yield f"{quote(shape.axis.column)} >= {shape.begin}"
+    if shape.until is not None:
+        yield f"{quote(shape.axis.column)} < {shape.until}"
+
+
+def _sub_keys(shape: Shape, index: int) -> Iterator[str]:
+    for i, part in enumerate(shape.parts):
         if part.sub_key is not None:
             sql = part.sub_key if i == index else "NULL"
             yield f"CAST({sql} AS {part.sub_type}) AS s{i}"
 
 
-def _cells(job: Job, index: int) -> Iterator[str]:
-    for i, part in enumerate(job.parts):
+def _cells(shape: Shape, index: int) -> Iterator[str]:
+    for i, part in enumerate(shape.parts):
         for cell in part.cells:
             yield f"CAST({cell.sql if i == index else 'NULL'} AS {cell.type}) AS {cell.name}"
 
 
-def _not_before_sql(job: Job, pane: str) -> str:
-    mark = floor_div_sql(MARK, job.window.pane_us)
+def _not_before_sql(shape: Shape, pane: str) -> str:
+    mark = floor_div_sql(MARK, shape.pane)
     return f"CASE WHEN {mark} > {pane} THEN {mark} END"
 
 
-def _wanted_sql(job: Job, pane: str) -> str:
+def _after_mark_sql(shape: Shape, end: str) -> str:
+    return f"{MARK} IS NULL OR {end} > {floor_div_sql(MARK, shape.pane)}"
+
+
+def _wanted_sql(shape: Shape, pane: str, windows: Windows) -> str:
     """Whether any window that holds the pane still ends after the mark."""
-    mark = floor_div_sql(MARK, job.window.pane_us)
-    window = job.window
-    last_end = f"{floor_div_sql(pane, window.step)} * {window.step} + {window.length}"
-    return f"{MARK} IS NULL OR {last_end} > {mark}"
+    mark = floor_div_sql(MARK, shape.pane)
+    ends = [
+        f"{floor_div_sql(f'({pane}) - {w.shift}', w.step)} * {w.step} + {w.length + w.shift}"
+        for w in windows
+    ]
+    return f"{MARK} IS NULL OR greatest({', '.join(ends)}) > {mark}"
 
 
 @cache
-def merge_sql(job: Job) -> str:
-    """Blocks to one block: the same for every job of the same shape."""
-    keys = ", ".join(["pane", "not_before", "part", *_key_names(job), *_sub_names(job)])
-    return f"SELECT {keys}, {_merged_cells(job)}\nFROM blocks\nGROUP BY {keys}"
-
-
-def removable(job: Job) -> bool:
-    """Whether partials can be taken out of a window again without a trace.
-
-    They can if every cell is a SUM of exact numbers. A sum of floating-point numbers would
-    keep the rounding errors of what has left.
-    """
-    cells = [cell for part in job.parts for cell in part.cells]
-    return all(c.merge is Merge.SUM and c.type.startswith(("BIGINT", "DECIMAL")) for c in cells)
-
-
-def consolidate_sql(job: Job) -> str:
-    """Blocks to windows, by the cheapest of three ways that give the same rows."""
-    if job.window.length == 1:
-        return _merge_all_sql(job, "pane + 1")
-    return _add_and_remove_sql(job) if removable(job) else _merge_all_sql(job, _ends_sql(job))
-
-
-def _merge_all_sql(job: Job, ends: str) -> str:
-    """Every partial joins each due window that holds its pane."""
-    keys = ", ".join(["part", *_key_names(job), *_sub_names(job)])
-    return (
-        f"SELECT w, {keys}, {_merged_cells(job)}\n"
-        f"FROM (SELECT {ends} AS w, * FROM blocks) JOIN due USING (w)\n"
-        f"WHERE not_before IS NULL OR not_before < w\n"
-        f"GROUP BY w, {keys}"
-    )
-
-
-def _ends_sql(job: Job) -> str:
-    window = job.window
-    first = floor_div_sql(f"pane - {window.length}", window.step)
-    last = floor_div_sql("pane", window.step)
-    return f"unnest(range({first} + 1, {last} + 1)) * {window.step} + {window.length}"
-
-
-def _add_and_remove_sql(job: Job) -> str:
-    """Every partial is added at its first window and removed after its last.
-
-    Between two such events nothing changes for a key, so the work is two rows a partial and one
-    a result, however much windows overlap. A sum of which no partial is left is NULL again.
-    """
-    names = ["part", *_key_names(job), *_sub_names(job)]
-    cells = [cell.name for part in job.parts for cell in part.cells]
-    keys, by = ", ".join(names), f"(PARTITION BY {', '.join(names)} ORDER BY w)"
-    changes = ", ".join(
-        f"sum(sign * {c}) AS {c}, count({c}) FILTER (WHERE sign > 0) - "
-        f"count({c}) FILTER (WHERE sign < 0) AS n_{c}"
-        for c in cells
-    )
-    running = ", ".join(f"sum({c}) OVER {by} AS {c}, sum(n_{c}) OVER {by} AS n_{c}" for c in cells)
-    present = ", ".join(
-        f"CAST(CASE WHEN n_{cell.name} > 0 THEN {cell.name} END AS {cell.type}) AS {cell.name}"
-        for part in job.parts
-        for cell in part.cells
-    )
-    counts = ", ".join(_count_cell(part).name for part in job.parts)
-    step = job.window.step
-    return (
-        f"SELECT unnest(range(w, until, {step})) AS w, {keys}, {present}\n"
-        f"FROM (SELECT w, {keys}, {running},\n"
-        f"  lead(w, 1, (SELECT max(w) FROM due) + {step}) OVER {by} AS until\n"
-        f"  FROM (SELECT w, {keys}, {changes} FROM ({_events_sql(job)}) GROUP BY w, {keys}))\n"
-        f"WHERE coalesce({counts}) > 0"
-    )
-
-
-def _events_sql(job: Job) -> str:
-    """When each partial enters and when it leaves, within the due windows."""
-    window = job.window
-    first = f"{floor_div_sql(f'pane - {window.length}', window.step)} + 1"
-    after_mark = f"{floor_div_sql(f'not_before - {window.length}', window.step)} + 1"
-    last = floor_div_sql("pane", window.step)
-    ends = f"* {window.step} + {window.length}"
-    spans = (
-        f"SELECT *, greatest((greatest({first}, coalesce({after_mark}, {first}))) {ends}, "
-        f"(SELECT min(w) FROM due)) AS enter, ({last} + 1) {ends} AS leave FROM blocks"
-    )
-    due = "enter <= (SELECT max(w) FROM due) AND enter < leave"
-    return (
-        f"SELECT enter AS w, 1 AS sign, * FROM ({spans}) WHERE {due}\n"
-        f"UNION ALL\n"
-        f"SELECT leave AS w, -1 AS sign, * FROM ({spans})\n"
-        f"WHERE {due} AND leave <= (SELECT max(w) FROM due)"
-    )
+def merge_sql(shape: Shape) -> str:
+    """Blocks to one block: the same for every shape with as many keys and cells."""
+    names = ["pane", "spec", "not_before", *row_names(shape)]
+    keys = ", ".join(names)
+    return f"SELECT {keys}, {merged_cells(shape)}\nFROM blocks\nGROUP BY {keys}"
 
 
 def finish_sql(job: Job, consolidated: str) -> str:
     """Windows to rows: cells become columns, then HAVING; ordering stays as o0…, k0…."""
+    shape = job.shape
     tables = [f"consolidated AS (\n{consolidated}\n)"]
-    tables += [f"p{i} AS ({_finish_part_sql(job, i)})" for i in range(len(job.parts))]
+    tables += [f"p{i} AS ({_finish_part_sql(job, i)})" for i in range(len(shape.parts))]
     outputs = [f"CAST({o.sql} AS {o.type}) AS x{i}" for i, o in enumerate(job.outputs)]
     order = [f"{o.sql} AS o{i}" for i, o in enumerate(job.order)]
-    ties = [f"p0.k{i} AS k{i}" for i in range(len(job.keys))]
-    joins = "".join(_join_sql(job, i) for i in range(1, len(job.parts)))
+    ties = [f"p0.k{i} AS k{i}" for i in range(len(shape.keys))]
+    joins = "".join(_join_sql(shape, i) for i in range(1, len(shape.parts)))
     having = f"\nWHERE {job.having}" if job.having else ""
     inner = (
         f"WITH {', '.join(tables)}\n"
@@ -182,7 +151,7 @@ def finish_sql(job: Job, consolidated: str) -> str:
     )
     if job.limit is None:
         return inner
-    return f"SELECT * FROM (\n{inner}\n)\nQUALIFY {_rank_sql(job)} <= {job.limit}"
+    return f"SELECT * FROM (\n{inner}\n)\nQUALIFY {_rank_sql(job, 'w')} <= {job.limit}"
 
 
 @cache
@@ -192,19 +161,19 @@ def order_sql(job: Job) -> str:
     Only here do the columns get the names that the user gave them.
     """
     named = (f"x{i} AS {quote(o.name)}" for i, o in enumerate(job.outputs))
-    names = ", ".join([f"w AS {WINDOW_END}", *named])
-    limit = "" if job.limit is None else f"\nQUALIFY {_rank_sql(job)} <= {job.limit}"
-    return f"SELECT {names}\nFROM rows{limit}\nORDER BY {', '.join(['w', *_ordering(job)])}"
+    names = ", ".join([f"win AS {WINDOW}, w AS {WINDOW_END}", *named])
+    limit = "" if job.limit is None else f"\nQUALIFY {_rank_sql(job, 'w, win')} <= {job.limit}"
+    return f"SELECT {names}\nFROM rows{limit}\nORDER BY {', '.join(['w, win', *_ordering(job)])}"
 
 
 @cache
-def key_group_sql(job: Job, groups: int) -> str:
+def key_group_sql(shape: Shape, groups: int) -> str:
     """The key group of a row: a hash of its keys alone, the same everywhere."""
-    if not job.keys:
+    if not shape.keys:
         return "0"
     texts = [
         f"coalesce(CAST({_one_zero_sql(i, key)} AS VARCHAR), chr(1))"
-        for i, key in enumerate(job.keys)
+        for i, key in enumerate(shape.keys)
     ]
     text = " || chr(0) || ".join(texts)
     return f"CAST({stable_hash_sql(text)} % {KEY_GROUPS} * {groups} // {KEY_GROUPS} AS INTEGER)"
@@ -216,63 +185,62 @@ def _one_zero_sql(index: int, key: Key) -> str:
 
 
 def _finish_part_sql(job: Job, index: int) -> str:
-    part = job.parts[index]
-    keys = ["w", *_key_names(job)]
+    part = job.shape.parts[index]
+    keys = ["w", *key_names(job.shape)]
     finishes = [f"{f.sql} AS {f.name}" for f in job.finishes if f.part == index]
     columns = ", ".join([*keys, *finishes])
     if part.sub_key is None:
         return f"SELECT {columns} FROM consolidated WHERE part = {index}"
-    rows = f"SELECT *, s{index} AS sub{_ranks_sql(job, index)} FROM consolidated"
+    rows = f"SELECT *, s{index} AS sub{_ranks_sql(job.shape, index)} FROM consolidated"
     return f"SELECT {columns} FROM ({rows} WHERE part = {index}) GROUP BY {', '.join(keys)}"
 
 
-def _ranks_sql(job: Job, index: int) -> str:
-    part = job.parts[index]
+def _ranks_sql(shape: Shape, index: int) -> str:
+    part = shape.parts[index]
     if not part.ranked:
         return ""
-    by = ", ".join(["w", *_key_names(job)])
-    count = _count_cell(part).name
+    by = ", ".join(["w", *key_names(shape)])
+    count = count_cell(part).name
     running = f"sum({count}) OVER (PARTITION BY {by} ORDER BY s{index})"
     return f", {running} AS upto, sum({count}) OVER (PARTITION BY {by}) AS total"
 
 
-def _count_cell(part: Part) -> Cell:
+def count_cell(part: Part) -> Cell:
     return next(cell for cell in part.cells if cell.sql == "count(*)")
 
 
-def _join_sql(job: Job, index: int) -> str:
+def _join_sql(shape: Shape, index: int) -> str:
     same = [f"p0.w = p{index}.w"]
-    same += [f"p0.{k} IS NOT DISTINCT FROM p{index}.{k}" for k in _key_names(job)]
+    same += [f"p0.{k} IS NOT DISTINCT FROM p{index}.{k}" for k in key_names(shape)]
     return f"\nLEFT JOIN p{index} ON {' AND '.join(same)}"
 
 
-def finished_column_sql(name: str, part: int, sql: str) -> str:
-    """How outputs refer to a finish: counts of what never came are zero."""
-    column = f"p{part}.{name}"
-    return f"coalesce({column}, 0)" if part and sql.startswith(ZERO_WHEN_MISSING) else column
-
-
-def _rank_sql(job: Job) -> str:
+def _rank_sql(job: Job, window: str) -> str:
     by = ", ".join(_ordering(job)) or "1"
-    return f"row_number() OVER (PARTITION BY w ORDER BY {by})"
+    return f"row_number() OVER (PARTITION BY {window} ORDER BY {by})"
 
 
 def _ordering(job: Job) -> list[str]:
     """The user's order, then the keys, so that equal input gives equal rows."""
     return [
         *(f"o{i} {order.direction}" for i, order in enumerate(job.order)),
-        *_key_names(job),
+        *key_names(job.shape),
     ]
 
 
-def _key_names(job: Job) -> list[str]:
-    return [f"k{i}" for i in range(len(job.keys))]
+def key_names(shape: Shape) -> list[str]:
+    return [f"k{i}" for i in range(len(shape.keys))]
 
 
-def _sub_names(job: Job) -> list[str]:
-    return [f"s{i}" for i, part in enumerate(job.parts) if part.sub_key is not None]
+def row_names(shape: Shape) -> list[str]:
+    """What tells the rows of one pane or window apart: part, keys and sub-keys."""
+    subs = [f"s{i}" for i, part in enumerate(shape.parts) if part.sub_key is not None]
+    return ["part", *key_names(shape), *subs]
 
 
-def _merged_cells(job: Job) -> str:
-    cells = [cell for part in job.parts for cell in part.cells]
-    return ", ".join(f"CAST({c.merge}({c.name}) AS {c.type}) AS {c.name}" for c in cells)
+def cells_of(shape: Shape) -> Sequence[Cell]:
+    return [cell for part in shape.parts for cell in part.cells]
+
+
+def merged_cells(shape: Shape) -> str:
+    return ", ".join(f"CAST({c.merge}({c.name}) AS {c.type}) AS {c.name}" for c in cells_of(shape))

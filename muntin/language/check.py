@@ -16,9 +16,8 @@ from muntin.errors import LanguageError
 from muntin.kernel.engine import describe, quote
 from muntin.language import dialect
 from muntin.language.calls import is_aggregate
-from muntin.language.durations import describe as in_words
-from muntin.language.durations import microseconds
 from muntin.language.messages import nearest, reason
+from muntin.language.over import duration_of, over_of
 from muntin.language.queries import job_of, table_of
 from muntin.language.scope import Scope, is_number, is_time
 from muntin.language.script import Script
@@ -26,12 +25,9 @@ from muntin.logs.formats import FIXED_COLUMNS, TIMESTAMP_OF
 from muntin.logs.patterns import PathPattern
 from muntin.logs.regexes import group_names, portable
 from muntin.model import Column, Format, Job, Program, Stream
-from muntin.windows.spec import WindowSpec
+from muntin.windows.sharing import share_panes
 
 ColumnsOf = Callable[[Stream], tuple[Column, ...]]
-
-_LONGEST_US = 36_525 * 86_400_000_000
-_MOST_WINDOWS = 1_000_000
 
 
 def check(text: str, columns_of: ColumnsOf, streams: Mapping[str, Stream] | None = None) -> Program:
@@ -43,7 +39,7 @@ def check(text: str, columns_of: ColumnsOf, streams: Mapping[str, Stream] | None
     checker = _Checker(script, columns_of, dict(streams or {}))
     for statement in script.statements:
         checker.take(statement)
-    return Program(checker.streams, checker.jobs)
+    return Program(checker.streams, share_panes(checker.jobs))
 
 
 class _Checker:
@@ -145,7 +141,7 @@ class _Checker:
     def _slack(self, node: exp.Expr | None) -> int | None:
         if node is None:
             return None
-        slack = self._microseconds(node)
+        slack = duration_of(self.script, node)
         if slack < 0:
             raise self.script.error("SLACK must not be negative", node)
         return slack
@@ -157,40 +153,8 @@ class _Checker:
         if stream is None:
             known = nearest(table.name, self.streams, "no stream is defined yet")
             raise self.script.error(f"unknown stream '{table.name}'; {known}", table)
-        window = self._window(node)
-        self.jobs[name] = job_of(
-            self.script, self.streams[stream], name, node.args["query"], window
-        )
-
-    def _window(self, node: exp.Expr) -> WindowSpec:
-        clause = node.args.get("window")
-        if clause is None:
-            message = "expected WINDOW and its length, for example WINDOW 5 MINUTES EVERY 1 MINUTE"
-            raise LanguageError(message, self.script.text, int(node.args["end"]) + 1)
-        length, every = clause.args["range"], clause.args.get("slide") or clause.args["range"]
-        range_us, slide_us = self._length(length, "a window"), self._length(every, "EVERY")
-        if slide_us > range_us:
-            message = "EVERY is longer than the window, so records in between would be in none"
-            raise self.script.error(message, every)
-        if range_us // slide_us > _MOST_WINDOWS:
-            message = f"each record would be in {range_us // slide_us:,} windows"
-            raise self.script.error(f"{message}; at most {_MOST_WINDOWS:,} are possible", every)
-        return WindowSpec(range_us, slide_us)
-
-    def _length(self, node: exp.Expr, what: str) -> int:
-        length = self._microseconds(node)
-        if length <= 0:
-            raise self.script.error(f"{what} must be longer than zero", node)
-        if length > _LONGEST_US:
-            longest = in_words(_LONGEST_US)
-            raise self.script.error(f"{what} can be no longer than {longest}", node)
-        return length
-
-    def _microseconds(self, node: exp.Expr) -> int:
-        try:
-            return microseconds(node.args["this"], node.args["unit"])
-        except ValueError as error:
-            raise self.script.error(str(error), node) from error
+        over = over_of(self.script, self.streams[stream], node)
+        self.jobs[name] = job_of(self.script, self.streams[stream], name, node.args["query"], over)
 
     def _drop(self, node: exp.Expr) -> None:
         name = _found(node.name, self.jobs)

@@ -13,6 +13,8 @@ from sqlglot.tokenizer_core import Token, TokenType
 
 from muntin.language.expressions import ExpressionParser
 
+COUNTED = ("RECORDS", "RECORD", "BYTES", "BYTE", "KILOBYTES", "KILOBYTE", "MEGABYTES",
+           "MEGABYTE", "GIGABYTES", "GIGABYTE")  # fmt: skip
 FORMATS = ("json", "csv", "parquet", "combined", "common", "regex", "text")
 
 
@@ -30,7 +32,15 @@ class CreateStream(exp.Expression):
 
 
 class CreateJob(exp.Expression):
-    arg_types: ClassVar = {"this": True, "query": True, "window": False, "end": False}
+    arg_types: ClassVar = {
+        "this": True,
+        "query": True,
+        "windows": False,
+        "pane": False,
+        "begin": False,
+        "extent": False,
+        "end": False,
+    }
 
 
 class DropJob(exp.Expression):
@@ -42,13 +52,13 @@ class FormatSpec(exp.Expression):
 
 
 class Duration(exp.Expression):
-    """A number and a unit, for example 5 MINUTES."""
+    """A number and a unit, for example 5 MINUTES or 1000 RECORDS, or 500 OF a sequence."""
 
-    arg_types: ClassVar = {"this": True, "unit": True}
+    arg_types: ClassVar = {"this": True, "unit": False, "of": False}
 
 
-class WindowClause(exp.Expression):
-    arg_types: ClassVar = {"range": True, "slide": False}
+class WindowKind(exp.Expression):
+    arg_types: ClassVar = {"range": False, "slide": False, "start": False, "gap": False}
 
 
 class MuntinParser(ExpressionParser):
@@ -165,25 +175,79 @@ class MuntinParser(ExpressionParser):
             self._refuse("expected SELECT after AS")
         job = CreateJob(this=name, query=query, end=self._prev.end)
         if self._match(TokenType.WINDOW):
-            job.set("window", self._take_window())
+            windows = [self._take_window()]
+            while self._match(TokenType.COMMA):
+                windows.append(self._take_window())
+            job.set("windows", windows)
+            self._take_bounds(job)
         return self._take_end(job)
 
     def _take_window(self) -> exp.Expr:
-        clause = WindowClause(range=self._take_duration("WINDOW"))
-        if self._match_text_seq("EVERY"):
-            clause.set("slide", self._take_duration("EVERY"))
-        return clause
+        first = self._curr
+        if self._match_text_seq("SESSION"):
+            kind = WindowKind(gap=self._take_duration("SESSION"))
+        else:
+            length = self._take_extent("WINDOW")
+            kind = WindowKind(range=length)
+            if self._match_text_seq("EVERY"):
+                kind.set("slide", self._take_extent("EVERY", length))
+            if self._match(TokenType.FROM):
+                kind.set("start", self._take_position("FROM"))
+        kind.meta["place"] = first.start, self._prev.end + 1
+        return kind
+
+    def _take_bounds(self, job: exp.Expr) -> None:
+        """PANE, BEGIN and EXTENT, each once, in any order."""
+        while self._curr:
+            word = self._curr.text.upper()
+            if word not in ("PANE", "BEGIN", "EXTENT"):
+                return
+            if job.args.get(word.lower()):
+                self._refuse(f"{word} is there twice")
+            self._advance()
+            value = self._take_position(word) if word == "BEGIN" else self._take_extent(word)
+            job.set(word.lower(), value)
 
     def _take_duration(self, after: str) -> exp.Expr:
-        first = self._curr
+        first, number = self._curr, self._take_number(after)
+        unit = self._take_word(f"expected a unit after {number}, for example MINUTES")
+        return self._since(first, Duration(this=number, unit=unit))
+
+    def _take_extent(self, after: str, like: exp.Expr | None = None) -> exp.Expr:
+        """A length of time or a count; one that is `like` another may leave out its unit."""
+        first, number = self._curr, self._take_number(after)
+        if self._match_text_seq("OF"):
+            sequence = self._placed(self._parse_bitwise)
+            if sequence is None:
+                self._refuse("expected the column that numbers the records after OF")
+            return self._since(first, Duration(this=number, of=sequence))
+        counted = like is not None and like.args.get("of")
+        if counted or (like is not None and like.args["unit"].upper() in COUNTED):
+            named = self._curr and self._curr.text.upper() in COUNTED
+            unit = self._take_word("") if named else like.args.get("unit")  # type: ignore[union-attr]
+            return self._since(first, Duration(this=number, unit=unit, of=counted or None))
+        unit = self._take_word(f"expected a unit after {number}, for example MINUTES")
+        return self._since(first, Duration(this=number, unit=unit))
+
+    def _take_number(self, after: str) -> str:
         sign = "-" if self._match(TokenType.DASH) else ""
         if not self._match(TokenType.NUMBER):
             self._refuse(f"expected a length of time after {after}, for example 5 MINUTES")
-        number = sign + self._prev.text
-        unit = self._take_word(f"expected a unit after {number}, for example MINUTES")
-        duration = Duration(this=number, unit=unit)
-        duration.meta["place"] = first.start, self._prev.end + 1
-        return duration
+        return sign + self._prev.text
+
+    def _take_position(self, after: str) -> exp.Expr:
+        """A point on a job's axis: a quoted time, or a number."""
+        token = self._curr
+        if self._match(TokenType.STRING):
+            return exp.Literal.string(token.text).update_positions(token)
+        if self._match(TokenType.NUMBER):
+            return exp.Literal.number(token.text).update_positions(token)
+        example = "'2026-01-31 12:00:00'"
+        return self._refuse(f"expected a quoted time after {after}, for example {example}")
+
+    def _since(self, first: Token, node: exp.Expr) -> exp.Expr:
+        node.meta["place"] = first.start, self._prev.end + 1
+        return node
 
     def _take_name(self, kind: str) -> exp.Expr:
         name = self._parse_id_var(any_token=False)
@@ -210,8 +274,10 @@ class MuntinParser(ExpressionParser):
 
     def _hint(self, node: exp.Expr) -> str:
         """What could have followed where a statement goes on instead of ending."""
-        if not isinstance(node, CreateJob) or node.args.get("window"):
+        if not isinstance(node, CreateJob):
             return ""
+        if node.args.get("windows"):
+            return "; expected ',', PANE, BEGIN, EXTENT or the end"
         if node.args["query"].args.get("from_"):
             return "; expected WINDOW"
         is_late = self._curr.token_type is TokenType.FROM

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from decimal import Decimal, InvalidOperation
 
+from muntin.model import Axis
+from muntin.windows.spec import WindowSpec
+
 _UNITS = {
     "MICROSECOND": 1,
     "MILLISECOND": 1_000,
@@ -62,3 +65,28 @@ def describe(us: int) -> str:
             count = us // size
             return f"{count} {name.lower()}{'' if count == 1 else 's'}"
     return "0 seconds"
+
+
+def describe_window(axis: Axis, spec: WindowSpec) -> str:
+    """A kind of window as its results name it, for example `1 hour every 5 minutes`."""
+    text = describe_extent(axis, spec.range)
+    if spec.slide != spec.range:
+        text += f" every {describe_extent(axis, spec.slide)}"
+    if spec.offset % spec.slide:
+        text += f" from {describe_extent(axis, spec.offset % spec.slide)}"
+    return text
+
+
+def describe_extent(axis: Axis, size: int) -> str:
+    """A length on an axis, for example `5 minutes`, `64 megabytes` or `500 of seq`."""
+    if axis.is_time:
+        return describe(size)
+    if axis.kind == "sequence":
+        return f"{size} of {axis.sql}"
+    for name, unit in (("gigabyte", 1 << 30), ("megabyte", 1 << 20), ("kilobyte", 1 << 10)):
+        if axis.kind == "bytes" and size % unit == 0:
+            size, kind = size // unit, name
+            break
+    else:
+        kind = axis.kind.removesuffix("s")
+    return f"{size} {kind}{'' if size == 1 else 's'}"

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from muntin.kernel.statements import compute_sql, consolidate_sql, finish_sql, merge_sql, order_sql
-from muntin.language.durations import describe
+from muntin.kernel.consolidate import Way, consolidate_sql, way_of
+from muntin.kernel.statements import compute_sql, finish_sql, merge_sql, order_sql
+from muntin.language.durations import describe, describe_extent, describe_window
 from muntin.language.layout import laid_out
-from muntin.model import Format, Job, Part, Program, Stream
+from muntin.model import Format, Job, Part, Program, Shape, Stream
 
 _Row = tuple[str, ...]
 
@@ -37,24 +38,52 @@ def explain_stream(stream: Stream) -> str:
 
 
 def explain_job(job: Job) -> str:
+    shape = job.shape
     lines = [
         f"JOB {job.name} on {job.stream}",
-        f"  window   {describe(job.window.range_us)} every {describe(job.window.slide_us)}",
-        f"  pane     {_pane(job)}",
-        *([f"  filter   {job.where}"] if job.where else []),
-        *_keys(job),
-        *(line for index, part in enumerate(job.parts) for line in _cells(index, part)),
+        *_windows(job),
+        *([f"  filter   {shape.where}"] if shape.where else []),
+        *_keys(shape),
+        *(line for index, part in enumerate(shape.parts) for line in _cells(index, part)),
         "  columns",
         *_table((o.name, o.type, f"= {o.sql}") for o in job.outputs),
     ]
-    for title, sql in (
-        ("compute: records to blocks, where records are read", compute_sql(job, marked=False)),
-        ("merge: blocks to blocks, anywhere", merge_sql(job)),
-        ("finish: blocks to rows, in every key group", finish_sql(job, consolidate_sql(job))),
-        ("order: rows of all key groups to results", order_sql(job)),
-    ):
+    for title, sql in _statements(job):
         lines += ["", f"  {title}", *laid_out(sql, indent=4)]
     return "\n".join([*lines, ""])
+
+
+def _statements(job: Job) -> Iterator[tuple[str, str]]:
+    compute = compute_sql(job.shape, job.windows, marked=False)
+    yield "compute: records to blocks, where records are read", compute
+    yield "merge: blocks to blocks, anywhere", merge_sql(job.shape)
+    for spec in job.windows:
+        which = f" ({describe_window(job.shape.axis, spec)})" if len(job.windows) > 1 else ""
+        way = way_of(job.shape, spec, spec.overlap + 1)
+        sql = finish_sql(job, consolidate_sql(job.shape, spec, way))
+        yield f"finish: blocks to rows, in every key group{which}", sql
+    yield "order: rows of all key groups to results", order_sql(job)
+
+
+def _windows(job: Job) -> Iterator[str]:
+    axis = job.shape.axis
+    yield f"  pane     {describe_extent(axis, job.shape.pane)}"
+    yield "  windows"
+    rows = []
+    for spec in job.windows:
+        panes = f"{spec.length} pane{'' if spec.length == 1 else 's'}"
+        step = f"the next {spec.step} pane{'' if spec.step == 1 else 's'} later"
+        way = way_of(job.shape, spec, spec.overlap + 1)
+        rows.append((describe_window(axis, spec), f"{panes}, {step}", f"{way}: {_WAYS[way]}"))
+    yield from _table(rows)
+
+
+_WAYS = {
+    Way.PANES: "a window is one pane",
+    Way.SHARE: "merged from the panes and smaller windows that touch the fewest rows",
+    Way.REMOVE: "panes that enter are added, panes that leave are removed",
+    Way.STACKS: "two running merges a pane, because not every cell can be removed",
+}
 
 
 def _format(format_: Format) -> str:
@@ -64,17 +93,10 @@ def _format(format_: Format) -> str:
     return f"regex {format_.pattern}" if format_.kind == "regex" else format_.kind
 
 
-def _pane(job: Job) -> str:
-    window = job.window
-    panes = f"{window.length} pane{'' if window.length == 1 else 's'}"
-    step = f"{window.step} pane{'' if window.step == 1 else 's'}"
-    return f"{describe(window.pane_us)}; a window is {panes}, the next starts {step} later"
-
-
-def _keys(job: Job) -> Iterator[str]:
-    if job.keys:
+def _keys(shape: Shape) -> Iterator[str]:
+    if shape.keys:
         yield "  keys"
-        yield from _table((f"k{i}", key.type, f"= {key.sql}") for i, key in enumerate(job.keys))
+        yield from _table((f"k{i}", key.type, f"= {key.sql}") for i, key in enumerate(shape.keys))
 
 
 def _cells(index: int, part: Part) -> Iterator[str]:

@@ -11,7 +11,6 @@ from sqlglot import exp
 
 from muntin.kernel.aggregates import Expander, stored
 from muntin.kernel.engine import describe
-from muntin.kernel.statements import finished_column_sql
 from muntin.language.calls import call_of, is_aggregate
 from muntin.language.messages import reason
 from muntin.language.scope import Scope, is_condition, is_parameter
@@ -85,8 +84,7 @@ class Groups:
             name = self._expander.expand(call)
         except duckdb.Error as error:
             raise self._scope.script.error(reason(error), node) from error
-        finish = next(f for f in self.finishes() if f.name == name)
-        return finished_column_sql(name, finish.part, finish.sql)
+        return next(f for f in self.finishes() if f.name == name).column
 
     def _types(self) -> dict[str, str]:
         """A struct for each part, whose fields are its keys and finished aggregates."""

@@ -5,7 +5,7 @@ After this no name of the user's is left in anything that runs on blocks.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import duckdb
 from sqlglot import exp
@@ -16,12 +16,13 @@ from muntin.kernel.statements import compute_sql
 from muntin.language.calls import aggregates_in, is_aggregate
 from muntin.language.grouped import Groups
 from muntin.language.messages import reason
+from muntin.language.over import Over
 from muntin.language.scope import Scope
 from muntin.language.script import Script
-from muntin.model import POSITION, Job, Order, Output, Stream
-from muntin.windows.spec import WindowSpec
+from muntin.model import Job, Order, Output, Shape, Stream
 
-_RESERVED = ("window_start", "window_end", "job", "records_read", "records_bad", "records_late")
+_RESERVED = ("job", "window_name", "window_start", "window_end",
+             "records_read", "records_bad", "records_late")  # fmt: skip
 _ANSWERED = ("expressions", "from_", "where", "group", "having", "order", "limit")
 _REFUSED = {
     "distinct": "SELECT DISTINCT is not possible in a job; use GROUP BY",
@@ -69,9 +70,9 @@ def _impossible(node: exp.Expr) -> str | None:
     return None
 
 
-def job_of(script: Script, stream: Stream, name: str, query: exp.Select, window: WindowSpec) -> Job:
+def job_of(script: Script, stream: Stream, name: str, query: exp.Select, over: Over) -> Job:
     """The job that a SELECT over the stream defines."""
-    return _Query(script, stream, query).job(name, window)
+    return _Query(script, stream, query).job(name, over)
 
 
 class _Query:
@@ -83,7 +84,7 @@ class _Query:
         alias = query.args["from_"].this.alias
         self._scope = Scope(script, stream, stream.visible_columns(), alias, self._items)
 
-    def job(self, name: str, window: WindowSpec) -> Job:
+    def job(self, name: str, over: Over) -> Job:
         self._check_items()
         where = self._where()
         groups = Groups(self._scope, self._keys())
@@ -91,19 +92,22 @@ class _Query:
         having = self._clause("having")
         having_sql = groups.condition(having, "HAVING") if having is not None else None
         order = tuple(self._orders(groups))
-        job = Job(
-            name=name,
+        uses = tuple(sorted(self._scope.used))
+        shape = Shape(
             stream=self._stream.name,
-            window=window,
+            records=_records(self._stream, uses),
             keys=groups.keys,
             parts=groups.parts(),
-            finishes=groups.finishes(),
-            outputs=outputs,
-            uses=tuple(sorted(self._scope.used)),
+            uses=uses,
             where=where,
-            having=having_sql,
-            order=order,
-            limit=self._limit(),
+            axis=over.axis,
+            pane=over.windows[0].pane if over.windows else 0,
+            begin=over.begin,
+            until=over.until,
+            gap=over.gap,
+        )
+        job = Job(
+            name, shape, over.windows, groups.finishes(), outputs, having_sql, order, self._limit()
         )
         self._check_compute(job)
         return job
@@ -226,9 +230,16 @@ class _Query:
         """Each expression is known to DuckDB by now; their statement must be too."""
         columns = {c.name: c.type for c in self._stream.visible_columns()}
         try:
-            describe(compute_sql(job, marked=False), columns | {POSITION: "BIGINT"}, "records")
+            sql = compute_sql(job.shape, job.windows, marked=False)
+            describe(sql, columns | {job.shape.axis.column: "BIGINT"}, "records")
         except duckdb.Error as error:
             raise self._script.error(reason(error), self._query) from error
+
+
+def _records(stream: Stream, uses: Sequence[str]) -> str:
+    """What has to stay the same for a job to go on with the blocks it left."""
+    types = ", ".join(f"{c.name} {c.type}" for c in stream.columns if c.name in uses)
+    return f"{stream.timestamp}: {types}"
 
 
 def result_type(kind: str) -> str:

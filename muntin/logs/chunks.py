@@ -11,8 +11,8 @@ from __future__ import annotations
 import csv
 import io
 import re
-from collections.abc import Generator, Iterator
-from dataclasses import dataclass
+from collections.abc import Generator, Iterator, Mapping
+from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 from typing import BinaryIO
@@ -37,14 +37,14 @@ _VIEW_BYTES = 12  # Arrow keeps strings up to this size in the view itself
 
 @dataclass(frozen=True)
 class WorkOrder:
-    """Read `[start, end)` of a file; `since` is the source's stream time before it, if known."""
+    """Read `[start, end)` of a file; `since` says how far the source had come on each axis."""
 
     stream: str
     source: str
     path: str
     start: int
     end: int
-    since: int | None = None
+    since: Mapping[str, int] = field(default_factory=dict)
     mark: Mark | None = None
 
 

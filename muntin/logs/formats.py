@@ -7,7 +7,8 @@ of those is wrong or if it has no time.
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from functools import cache
 
 from muntin.kernel.engine import describe, literal, quote
@@ -22,7 +23,7 @@ from muntin.logs.casts import (
 )
 from muntin.logs.chunks import LINE
 from muntin.logs.regexes import groups
-from muntin.model import POSITION, Column, Format, Stream
+from muntin.model import POSITION, Axis, Column, Format, Shape, Stream
 
 _QUOTED = r'(?:[^"\\]|\\.)*'
 _REQUEST = (
@@ -52,18 +53,42 @@ FIXED_COLUMNS = {
 }
 
 
+@dataclass(frozen=True)
+class Wanted:
+    """What jobs want of records: columns, sequence numbers, and perhaps their sizes."""
+
+    columns: tuple[str, ...]
+    sequences: tuple[Axis, ...] = ()
+    sizes: bool = False
+
+    @classmethod
+    def of(cls, shapes: Iterable[Shape]) -> Wanted:
+        shapes = list(shapes)
+        axes = {shape.axis for shape in shapes}
+        return cls(
+            tuple(sorted({name for shape in shapes for name in shape.uses})),
+            tuple(sorted((a for a in axes if a.kind == "sequence"), key=lambda a: a.column)),
+            any(axis.kind == "bytes" for axis in axes),
+        )
+
+
 @cache
-def records_sql(stream: Stream, wanted: tuple[str, ...], present: frozenset[str]) -> str:
-    """Over `fields`, in their order: the wanted columns and the position."""
+def records_sql(stream: Stream, wanted: Wanted, present: frozenset[str]) -> str:
+    """Over `fields`, in their order: the wanted columns and the position.
+
+    A record without a sequence number that a job counts by is as bad as one without a time.
+    """
     needed = needed_columns(stream, wanted)
     casts = {c.name: _cast(stream.format.kind, c, present) for c in needed}
     typed = [f"{value} AS {quote(name)}" for name, (value, _) in casts.items()]
     bad = " OR ".join(wrong for _, wrong in casts.values() if wrong) or "false"
-    shown = "".join(f"{quote(c.name)}, " for c in needed if c.name in wanted)
+    shown = "".join(f"{quote(c.name)}, " for c in needed if c.name in wanted.columns)
+    shown += "".join(f"CAST({a.sql} AS BIGINT) AS {a.column}, " for a in wanted.sequences)
+    there = "".join(f" AND ({axis.sql}) IS NOT NULL" for axis in wanted.sequences)
     fields = _fields_sql(stream.format, needed)
     # Without MATERIALIZED, DuckDB takes a field out of its line once for each use of it.
     texts = f"WITH texts AS MATERIALIZED ({fields})\n" if fields else ""
-    position = f"CASE WHEN NOT __bad THEN TRY({position_sql(stream)}) END AS {POSITION}"
+    position = f"CASE WHEN NOT __bad{there} THEN TRY({position_sql(stream)}) END AS {POSITION}"
     return (
         f"{texts}SELECT {shown}{position}\n"
         f"FROM (SELECT {', '.join([*typed, f'coalesce({bad}, false) AS __bad'])}\n"
@@ -71,9 +96,17 @@ def records_sql(stream: Stream, wanted: tuple[str, ...], present: frozenset[str]
     )
 
 
-def needed_columns(stream: Stream, wanted: Sequence[str]) -> list[Column]:
-    """The columns to parse: those wanted, and those the timestamp is made of."""
-    return [c for c in stream.columns if c.name in wanted or quote(c.name) in stream.timestamp]
+def needed_columns(stream: Stream, wanted: Wanted) -> list[Column]:
+    """The columns to parse: those wanted, and those that positions are made of."""
+    made_of = " ".join([stream.timestamp, *(axis.sql or "" for axis in wanted.sequences)])
+    return [c for c in stream.columns if c.name in wanted.columns or quote(c.name) in made_of]
+
+
+def sizes_sql(format_: Format, present: Sequence[str]) -> str:
+    """Over `fields`: the bytes of each record as text, its end of line included."""
+    if format_.kind == "csv":
+        return " + ".join(f"coalesce(strlen({quote(name)}), 0) + 1" for name in present)
+    return f"strlen({LINE}) + 1"
 
 
 def position_sql(stream: Stream) -> str:

@@ -8,12 +8,12 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from muntin.errors import BadRowError, InputError
-from muntin.kernel.compute import Clock, Totals, compute
+from muntin.kernel.compute import Clocks, Cost, Recipe, Totals, compute
 from muntin.kernel.engine import run
 from muntin.kernel.merge import merge
 from muntin.logs.chunks import LINE, PIECE_BYTES, Chunk, WorkOrder, read_chunks
-from muntin.logs.formats import needed_columns, records_sql
-from muntin.model import POSITION, SOURCE_COLUMN, Job, Stream, Tally
+from muntin.logs.formats import Wanted, needed_columns, records_sql, sizes_sql
+from muntin.model import POSITION, SIZE, SOURCE_COLUMN, Stream, Tally
 from muntin.windows.ledger import Ledger
 
 # Blocks of pieces are merged when they become many: a lane may be one long gzip file.
@@ -28,19 +28,20 @@ class Report:
     tallies: tuple[Tally, ...]
     records: int
     bad: int
-    last_us: int | None
+    reached: dict[str, int]  # axis -> how far the source has come
+    costs: dict[str, Cost]
     notes: tuple[str, ...] = ()
 
 
 def read_lane(
     lane: Sequence[WorkOrder],
     stream: Stream,
-    jobs: Sequence[Job],
+    recipes: Sequence[Recipe],
     slack_us: int | None,
     piece_bytes: int = PIECE_BYTES,
 ) -> tuple[dict[str, pa.Table], Report]:
-    """The lane's blocks by job. Bad rows are counted, or raise where the stream says FAIL."""
-    reading = _Reading(stream, jobs, Clock(lane[0].since, slack_us))
+    """The lane's blocks by shape. Bad rows are counted, or raise where the stream says FAIL."""
+    reading = _Reading(stream, recipes, Clocks.since(lane[0].since, slack_us))
     for order in lane:
         try:
             reading.read(order, piece_bytes)
@@ -55,13 +56,14 @@ def read_lane(
 class _Reading:
     """What a lane has come to so far."""
 
-    def __init__(self, stream: Stream, jobs: Sequence[Job], clock: Clock) -> None:
+    def __init__(self, stream: Stream, recipes: Sequence[Recipe], clocks: Clocks) -> None:
         self.totals = Totals()
         self.notes: list[str] = []
         self._stream = stream
-        self._jobs = {job.name: job for job in jobs}
-        self._clock = clock
-        self._wanted = tuple(sorted({name for job in jobs for name in job.uses}))
+        self._recipes = recipes
+        self._shapes = {recipe.shape.id: recipe.shape for recipe in recipes}
+        self._clocks = clocks
+        self._wanted = Wanted.of(self._shapes.values())
         self._needed = [c.name for c in needed_columns(stream, self._wanted)]
 
     def read(self, order: WorkOrder, piece_bytes: int) -> None:
@@ -69,19 +71,24 @@ class _Reading:
             records = parse(chunk, self._stream, self._wanted, order)
             if chunk.broken or records.column(POSITION).null_count:
                 self._tell_bad(_bad_row(chunk, records, order, self._stream))
-            jobs = list(self._jobs.values())
-            self.totals.add(compute(records, order.source, jobs, self._clock, chunk.broken))
+            done = compute(records, order.source, self._recipes, self._clocks, chunk.broken)
+            if done.backwards:
+                self._tell_bad(
+                    f"{order.path}: {done.backwards:,} records have a lower sequence number than "
+                    f"one before them, and are left out of windows of sequence numbers"
+                )
+            self.totals.add(done)
             if any(len(found) > _BLOCKS_AT_MOST for found in self.totals.blocks.values()):
-                self.totals.blocks = {name: [block] for name, block in self.blocks().items()}
+                self.totals.blocks = {shape: [block] for shape, block in self.blocks().items()}
 
     def blocks(self) -> dict[str, pa.Table]:
-        return {name: merge(self._jobs[name], b) for name, b in self.totals.blocks.items()}
+        return {shape: merge(self._shapes[shape], b) for shape, b in self.totals.blocks.items()}
 
     def report(self, source: str) -> Report:
         totals = self.totals
         tallies = tuple(Ledger(totals.tallies))
-        notes = tuple(self.notes)
-        return Report(source, tallies, totals.records, totals.bad, totals.last_us, notes)
+        reached, notes = self._clocks.reached(), tuple(self.notes)
+        return Report(source, tallies, totals.records, totals.bad, reached, totals.costs, notes)
 
     def _tell_bad(self, message: str) -> None:
         """One bad row is told of; all are counted."""
@@ -91,13 +98,17 @@ class _Reading:
             self.notes.append(message)
 
 
-def parse(chunk: Chunk, stream: Stream, wanted: tuple[str, ...], order: WorkOrder) -> pa.Table:
+def parse(chunk: Chunk, stream: Stream, wanted: Wanted, order: WorkOrder) -> pa.Table:
     """The chunk's records in log order, with the source where the stream has no such column."""
     sql = records_sql(stream, wanted, frozenset(chunk.fields.column_names))
     records = run(sql, {"fields": chunk.fields}, f"parsing {order.path}")
-    if SOURCE_COLUMN in wanted and SOURCE_COLUMN not in records.column_names:
+    if SOURCE_COLUMN in wanted.columns and SOURCE_COLUMN not in records.column_names:
         source = pa.repeat(pa.scalar(order.source), records.num_rows)
         records = records.append_column(SOURCE_COLUMN, source)
+    if wanted.sizes:
+        sizes = f"SELECT {sizes_sql(stream.format, chunk.fields.column_names)} AS n FROM fields"
+        counted = run(sizes, {"fields": chunk.fields}, f"measuring {order.path}")
+        records = records.append_column(SIZE, counted["n"])
     return records
 
 

@@ -22,13 +22,13 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.streaming.query import StreamingQuery
 
 from muntin.errors import InputError
-from muntin.kernel.compute import Clock, Positions, compute
+from muntin.kernel.compute import Clock, Clocks, Positions, Recipe, compute
 from muntin.kernel.engine import column_types
-from muntin.kernel.merge import merge
 from muntin.language.check import check
 from muntin.logs.chunks import Chunk, WorkOrder
+from muntin.logs.formats import Wanted
 from muntin.logs.records import Report, parse
-from muntin.model import Column, Format, Job, Stream
+from muntin.model import Column, Format, Stream
 from muntin.pipeline import Pipeline
 from muntin.spark.collection import Kept, SparkCollection, scatter
 from muntin.spark.journal import Journal
@@ -39,7 +39,7 @@ class BatchClock(Clock):
     """Stands still within a batch, since rows of a frame have no order."""
 
     def advance(self, positions: Positions) -> Positions:
-        before = self.stream_time
+        before = self.reached
         super().advance(positions)
         return positions if before is None else np.full(len(positions), before)
 
@@ -67,6 +67,8 @@ def attach(
     jobs = program.jobs_of(stream)
     if not jobs:
         raise InputError(f"the text defines no job on stream '{stream}'")
+    if any(not job.shape.axis.is_time for job in jobs):
+        raise InputError("rows of a DataFrame have no order to count them by; use windows of time")
     collection = SparkCollection(frame.sparkSession.sparkContext, program.streams[stream], jobs)
     journal = Journal(state, described, jobs, collection)
     handler = _Handler(
@@ -109,21 +111,19 @@ class _Handler:
         self._journal.commit(batch, emission)
 
     def _computed(self, frame: DataFrame) -> DataFrame:
-        stream = self._pipeline.stream
-        jobs = list(self._pipeline.jobs.values())
-        groups = self._collection.groups
+        stream, recipes = self._pipeline.stream, self._pipeline.recipes()
+        shapes, groups = self._collection.shapes, self._collection.groups
         slack_us = self._pipeline.slack_us
         column = self._source
-        since = {n: s.stream_time for n, s in self._pipeline.progress.sources.items()}
+        since = {n: dict(s.reached) for n, s in self._pipeline.progress.sources.items()}
 
         def compute_batches(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-            by_name = {job.name: job for job in jobs}
             for batch in batches:
                 for source, rows in _by_source(pa.Table.from_batches([batch]), column, stream):
-                    clock = BatchClock(since.get(source), slack_us)
-                    blocks, report = _compute_rows(rows, source, stream, jobs, clock)
-                    merged = {name: merge(by_name[name], [b]) for name, b in blocks.items()}
-                    yield _packed(scatter(by_name, merged, report, groups))
+                    reached = since.get(source, {})
+                    clocks = Clocks(slack_us, {a: BatchClock(at) for a, at in reached.items()})
+                    blocks, report = _compute_rows(rows, source, stream, recipes, clocks)
+                    yield _packed(scatter(shapes, blocks, report, groups))
 
         return frame.mapInArrow(compute_batches, "g int, kept binary")
 
@@ -141,13 +141,14 @@ def _by_source(
 
 
 def _compute_rows(
-    rows: pa.Table, source: str, stream: Stream, jobs: Sequence[Job], clock: Clock
+    rows: pa.Table, source: str, stream: Stream, recipes: Sequence[Recipe], clocks: Clocks
 ) -> tuple[dict[str, pa.Table], Report]:
-    wanted = tuple(sorted({name for job in jobs for name in job.uses}))
+    wanted = Wanted.of(recipe.shape for recipe in recipes)
     order = WorkOrder(stream.name, source, f"DataFrame {stream.name}", 0, rows.num_rows)
     records = parse(Chunk(rows, 0, rows.nbytes, {}), stream, wanted, order)
-    done = compute(records, source, jobs, clock)
-    return done.blocks, Report(source, done.tallies, done.records, done.bad, done.last_us)
+    done = compute(records, source, recipes, clocks)
+    reached = clocks.reached()
+    return done.blocks, Report(source, done.tallies, done.records, done.bad, reached, done.costs)
 
 
 def _packed(kept: Iterable[tuple[int, Kept]]) -> pa.RecordBatch:

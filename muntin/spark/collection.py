@@ -19,24 +19,26 @@ from pyspark.sql import DataFrame
 
 from muntin.errors import MuntinError
 from muntin.kernel.block import decode, encode
-from muntin.kernel.finish import finish, order
-from muntin.kernel.merge import merge, split, without
+from muntin.kernel.compute import Recipe
+from muntin.kernel.finish import Due, finish, order
+from muntin.kernel.merge import Emitted, merge, split, without
 from muntin.logs.chunks import WorkOrder
 from muntin.logs.records import Report, read_lane
 from muntin.logs.tail import Lane
-from muntin.model import Job, Stream
-from muntin.pipeline import Answer, Due
+from muntin.model import Job, Shape, Stream
+from muntin.pipeline import Answer
 
 STEPS_AT_MOST = 12
 _TASKS_PER_CORE = 4
 
 Jobs = dict[str, Job]
+Shapes = dict[str, Shape]
 Blocks = dict[str, bytes]
 
 
 @dataclass
 class Kept:
-    """The blocks of one key group, and reports on their way to the driver."""
+    """The blocks of one key group by shape, and reports on their way to the driver."""
 
     blocks: Blocks = field(default_factory=dict)
     reports: list[Report] = field(default_factory=list)
@@ -64,21 +66,24 @@ class SparkCollection:
         self._context = context
         self._stream = stream
         self._jobs: Jobs = {job.name: job for job in jobs}
+        self.shapes: Shapes = {job.shape.id: job.shape for job in jobs}
         self.groups = context.defaultParallelism
         self._steps: list[Step] = []
-        self._emitted: dict[str, int] = {}
+        self._emitted: dict[str, Emitted] = {}
 
-    def read(self, lanes: Sequence[Lane], slack_us: int | None) -> list[Report]:
-        stream, jobs, groups = self._stream, self._jobs, self.groups
+    def read(
+        self, lanes: Sequence[Lane], recipes: Sequence[Recipe], slack_us: int | None
+    ) -> list[Report]:
+        stream, shapes, groups = self._stream, self.shapes, self.groups
 
         def compute(lanes: Iterable[Lane]) -> Iterator[tuple[int, Kept]]:
             for lane in lanes:
                 try:
-                    blocks, report = read_lane(lane, stream, list(jobs.values()), slack_us)
+                    blocks, report = read_lane(lane, stream, recipes, slack_us)
                 except MuntinError as error:  # raised by the driver, without Spark's traceback
                     yield 0, Kept(errors=[error])
                 else:
-                    yield from scatter(jobs, blocks, report, groups)
+                    yield from scatter(shapes, blocks, report, groups)
 
         located = [tuple(_located(order) for order in lane) for lane in lanes]
         tasks = min(len(lanes), _TASKS_PER_CORE * self._context.defaultParallelism)
@@ -88,7 +93,7 @@ class SparkCollection:
         """Adds blocks that tasks have computed as one more step; returns their reports."""
         if len(self._steps) >= STEPS_AT_MOST:
             self.compact()
-        step = _merged(computed.partitionBy(self.groups, home), self._jobs, {})
+        step = _merged(computed.partitionBy(self.groups, home), self.shapes, {})
         self._steps.append(step)
         told = step.map(lambda item: (item[1].reports, item[1].errors)).collect()
         for _, errors in told:
@@ -100,15 +105,15 @@ class SparkCollection:
         """The same for a frame of (group, pickled blocks)."""
         return self.keep(computed.rdd.map(lambda row: (row.g, pickle.loads(row.kept))))
 
-    def answer(self, due: Due, save: bool) -> Answer:
+    def answer(self, due: Due, save: Mapping[str, Emitted] | None) -> Answer:
         if not self._steps:
             return Answer()
-        jobs, ends = self._jobs, dict(due)
+        jobs = self._jobs
 
         def answer(items: Iterable[tuple[int, Kept]]) -> Iterator[GroupAnswer]:
-            yield _answer(jobs, list(items), ends, save)
+            yield _answer(jobs, list(items), due, save)
 
-        steps = self._steps if ends else self._steps[-1:]
+        steps = self._steps if due else self._steps[-1:]
         answers = self._union(steps).mapPartitions(answer).collect()
         rows: dict[str, list[pa.Table]] = {}
         blocks: dict[str, list[bytes]] = {}
@@ -119,13 +124,13 @@ class SparkCollection:
                 blocks.setdefault(name, []).append(data)
         return Answer({name: order(jobs[name], found) for name, found in rows.items()}, blocks)
 
-    def forget(self, emitted: Mapping[str, int]) -> None:
+    def forget(self, emitted: Mapping[str, Emitted]) -> None:
         self._emitted = dict(emitted)
 
     def compact(self) -> None:
         """Merges all steps into one, without what no window needs any more."""
         told = self._union(self._steps).mapValues(lambda kept: Kept(kept.blocks))
-        step = _merged(told, self._jobs, self._emitted)
+        step = _merged(told, self.shapes, self._emitted)
         step.localCheckpoint()
         step.count()
         for old in self._steps:
@@ -139,13 +144,13 @@ class SparkCollection:
 
     def restore(self, blocks: Mapping[str, Sequence[bytes]]) -> None:
         """Starts from saved blocks."""
-        jobs, groups = self._jobs, self.groups
-        items = [(name, block) for name, found in blocks.items() for block in found]
+        shapes, groups = self.shapes, self.groups
+        items = [(shape, block) for shape, found in blocks.items() for block in found]
 
         def spread(item: tuple[str, bytes]) -> Iterator[tuple[int, Kept]]:
-            name, block = item
-            saved = {name: decode(block, f"saved block of job {name}")}
-            return scatter(jobs, saved, None, groups)
+            shape, block = item
+            saved = {shape: decode(block, f"saved block of {shapes[shape].stream}")}
+            return scatter(shapes, saved, None, groups)
 
         if items:
             self.keep(self._context.parallelize(items).flatMap(spread))
@@ -160,25 +165,25 @@ def _located(order: WorkOrder) -> WorkOrder:
 
 
 def scatter(
-    jobs: Jobs, blocks: Mapping[str, pa.Table], report: Report | None, groups: int
+    shapes: Shapes, blocks: Mapping[str, pa.Table], report: Report | None, groups: int
 ) -> Iterator[tuple[int, Kept]]:
     """A lane's blocks by key group; the report travels with the first."""
     kept: dict[int, Kept] = {0: Kept(reports=[report] if report else [])}
-    for name, block in blocks.items():
-        for group, rows in split(jobs[name], block, groups).items():
-            kept.setdefault(group, Kept()).blocks[name] = encode(rows)
+    for shape, block in blocks.items():
+        for group, rows in split(shapes[shape], block, groups).items():
+            kept.setdefault(group, Kept()).blocks[shape] = encode(rows)
     yield from kept.items()
 
 
-def _merged(step: Step, jobs: Jobs, emitted: dict[str, int]) -> Step:
+def _merged(step: Step, shapes: Shapes, emitted: Mapping[str, Emitted]) -> Step:
     """One element for every group, also for those without rows: the newest one is the last."""
 
     def merge_group(group: int, items: Iterable[tuple[int, Kept]]) -> Iterator[tuple[int, Kept]]:
         found = list(items)
-        kept = {
-            name: encode(without(jobs[name], block, emitted[name]) if name in emitted else block)
-            for name, block in _decoded(jobs, found).items()
-        }
+        kept = {}
+        for shape, blocks in _decoded(found).items():
+            block = merge(shapes[shape], blocks)
+            kept[shape] = encode(without(block, emitted[shape]) if shape in emitted else block)
         reports = [report for _, item in found for report in item.reports]
         yield group, Kept(kept, reports, [error for _, item in found for error in item.errors])
 
@@ -186,26 +191,40 @@ def _merged(step: Step, jobs: Jobs, emitted: dict[str, int]) -> Step:
     return merged.persist(StorageLevel.MEMORY_AND_DISK)
 
 
-def _decoded(jobs: Jobs, items: Sequence[tuple[int, Kept]]) -> dict[str, pa.Table]:
-    """One merged block for each job that has any."""
+def _decoded(items: Sequence[tuple[int, Kept]]) -> dict[str, list[pa.Table]]:
+    """The blocks of each shape that has any."""
     found: dict[str, list[pa.Table]] = {}
     for group, kept in items:
-        for name, block in kept.blocks.items():
-            found.setdefault(name, []).append(decode(block, f"job {name}, key group {group}"))
-    return {name: merge(jobs[name], blocks) for name, blocks in found.items() if name in jobs}
+        for shape, block in kept.blocks.items():
+            found.setdefault(shape, []).append(decode(block, f"shape {shape}, key group {group}"))
+    return found
 
 
-def _answer(jobs: Jobs, items: Sequence[tuple[int, Kept]], due: Due, save: bool) -> GroupAnswer:
+def _answer(
+    jobs: Jobs,
+    items: Sequence[tuple[int, Kept]],
+    due: Due,
+    save: Mapping[str, Emitted] | None,
+) -> GroupAnswer:
     """Items are in the order of steps: the last one is what has not been saved yet."""
     answer = GroupAnswer()
-    wanted = [(g, Kept({n: b for n, b in k.blocks.items() if n in due})) for g, k in items]
-    for name, block in _decoded(jobs, wanted).items():
-        answer.rows[name] = encode(finish(jobs[name], block, due[name]))
-    if save and items:
-        group, newest = items[-1]
-        for name, data in newest.blocks.items():
-            block = decode(data, f"job {name}, key group {group}")
-            left = without(jobs[name], block, due[name][-1]) if name in due else block
-            if left.num_rows:
-                answer.blocks[name] = encode(left)
+    shapes = {jobs[name].shape.id: jobs[name].shape for name in (*due.ends, *due.sessions)}
+    wanted = [(g, Kept({s: b for s, b in k.blocks.items() if s in shapes})) for g, k in items]
+    for shape, blocks in _decoded(wanted).items():
+        rows = finish(shapes[shape], jobs, pa.concat_tables(blocks), due)
+        answer.rows |= {name: encode(table) for name, table in rows.items()}
+    if save is not None and items:
+        answer.blocks = dict(_unsaved(*items[-1], save))
     return answer
+
+
+def _unsaved(
+    group: int, newest: Kept, emitted: Mapping[str, Emitted]
+) -> Iterator[tuple[str, bytes]]:
+    for shape, data in newest.blocks.items():
+        if shape not in emitted:
+            yield shape, data
+            continue
+        left = without(decode(data, f"shape {shape}, key group {group}"), emitted[shape])
+        if left.num_rows:
+            yield shape, encode(left)

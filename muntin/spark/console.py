@@ -16,6 +16,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
 
+from muntin.emission import JobWindows
 from muntin.model import Program
 from muntin.output import late_text, window_text
 from muntin.spark.context import start_context
@@ -77,14 +78,21 @@ class _View:
             self._progress.update(self._task, completed=done, total=done + step.remaining)
             return
         for windows in step.emission.windows:
-            last = max(windows.counts)
-            start, end = (datetime.fromtimestamp(us / 1e6, UTC) for us in
-                          windows.job.window.bounds_us(last))  # fmt: skip
-            more = f" and {len(windows.counts) - 1} before" if len(windows.counts) > 1 else ""
-            self._console.print(
-                f"{windows.job.name}: {window_text(start, end)}{more}, "
-                f"{windows.rows.num_rows:,} rows, lag {time.time() - end.timestamp():,.1f} s"
-            )
+            self._console.print(_left(windows))
+
+
+def _left(windows: JobWindows) -> str:
+    """Which windows left, and how long after their end."""
+    newest = windows.newest()
+    (last,) = newest.counts
+    start, end = newest.bounds(last)
+    more = f" and {len(windows.counts) - 1} before" if len(windows.counts) > 1 else ""
+    rows = f"{windows.rows.num_rows:,} rows"
+    if not windows.job.shape.axis.is_time:
+        return f"{windows.job.name}: {start:,} – {end:,}{more}, {rows}"
+    times = (datetime.fromtimestamp(us / 1e6, UTC) for us in (start, end))
+    lag = time.time() - end / 1e6
+    return f"{windows.job.name}: {window_text(*times)}{more}, {rows}, lag {lag:,.1f} s"
 
 
 @contextmanager

@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+from muntin.emission import Emission, no_windows
+from muntin.kernel.finish import Due
 from muntin.logs.tail import FilePosition
 from muntin.model import Job, Stream
-from muntin.pipeline import Emission, Progress, no_windows
+from muntin.pipeline import Progress
 from muntin.spark.collection import SparkCollection
-from muntin.store.checkpoint import Checkpoint, Saved, differences, shape
+from muntin.store.checkpoint import Checkpoint, Saved, differences
 from muntin.store.results import Results
 
 SAVES_PER_REWRITE = 64
@@ -25,14 +27,14 @@ class Journal:
         self._checkpoint = Checkpoint(state, stream.name)
         self._results = Results(state)
         self._collection = collection
-        self._shapes = {job.name: shape(job, stream) for job in jobs}
+        self._shapes = {job.name: job.shape.id for job in jobs}
         self._appended = 0
         self.notes: list[str] = []
         self.batch = -1
         self.progress = Progress()
         self.positions: tuple[FilePosition, ...] = ()
         self._results.prepare({job.name: no_windows(job).table() for job in jobs})
-        saved = self._checkpoint.load(self._shapes)
+        saved = self._checkpoint.load(set(self._shapes.values()))
         if saved is not None:
             self._resume(saved)
 
@@ -63,4 +65,4 @@ class Journal:
 
     def _all_blocks(self) -> dict[str, list[bytes]]:
         self._collection.compact()
-        return self._collection.answer({}, save=True).blocks
+        return self._collection.answer(Due(), save={}).blocks

@@ -17,9 +17,10 @@ from typing import Any
 
 from pyspark import SparkContext
 
+from muntin.emission import Emission
 from muntin.logs.tail import BATCH_BYTES, Tail
 from muntin.model import Job, Program, Stream
-from muntin.pipeline import Emission, Pipeline, Progress
+from muntin.pipeline import Pipeline, Progress
 from muntin.spark.collection import SparkCollection
 from muntin.spark.journal import Journal
 from muntin.store.checkpoint import locked
@@ -110,7 +111,7 @@ class StreamRun:
 
     def step(self, now: float) -> Step:
         """Reads, emits and commits one batch."""
-        batch = self.tail.next_batch(now, in_order=self.pipeline.slack_us is not None)
+        batch = self.tail.next_batch(now, in_order=self.pipeline.in_order)
         notes, self._notes = [*self._notes, *self.pipeline.read(batch, now)], []
         final = not self._settings.follow and not batch.remaining
         # A finite run without SLACK emits at its end only, and until then has nothing to save.

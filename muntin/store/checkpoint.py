@@ -12,10 +12,9 @@ from __future__ import annotations
 import fcntl
 import json
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
-from hashlib import sha256
 from pathlib import Path
 from typing import Literal
 
@@ -24,12 +23,12 @@ import pyarrow as pa
 from muntin.errors import StateError
 from muntin.kernel.block import decode, encode
 from muntin.logs.tail import FilePosition
-from muntin.model import Job, Stream, Tally
+from muntin.model import Tally
 from muntin.pipeline import Lateness, Progress, Source
 from muntin.store import delta
 from muntin.windows.ledger import Ledger
 
-VERSION = 1
+VERSION = 2
 _SCHEMA = pa.schema(
     [
         ("batch", pa.int64()),
@@ -63,8 +62,8 @@ class Checkpoint:
     def save(self, saved: Saved, whole: bool) -> None:
         """Commits a batch; `whole` says that the blocks stand for all earlier ones too."""
         rows = [("progress", "", "", _progress_json(saved))]
-        for job, blocks in saved.blocks.items():
-            rows += [("block", job, saved.shapes[job], block) for block in blocks]
+        for shape, blocks in saved.blocks.items():
+            rows += [("block", "", shape, block) for block in blocks]
         rows += [("result", job, "", encode(table)) for job, table in saved.results.items()]
         columns = [[saved.batch] * len(rows), *map(list, zip(*rows, strict=True))]
         table = pa.table(columns, schema=_SCHEMA)
@@ -73,7 +72,7 @@ class Checkpoint:
         if whole:
             delta.tidy(self._path)
 
-    def load(self, shapes: Mapping[str, str]) -> Saved | None:
+    def load(self, shapes: Collection[str]) -> Saved | None:
         """The newest state with the blocks of these shapes, or None if nothing was saved yet."""
         if not delta.exists(self._path):
             return None
@@ -84,19 +83,12 @@ class Checkpoint:
             next(r["payload"] for r in reversed(rows) if r["kind"] == "progress")
         )
         for row in rows:
-            if row["kind"] == "block" and row["shape"] == shapes.get(row["job"]):
-                saved.blocks.setdefault(row["job"], []).append(row["payload"])
+            if row["kind"] == "block" and row["shape"] in shapes:
+                saved.blocks.setdefault(row["shape"], []).append(row["payload"])
             elif row["kind"] == "result":
                 name = f"unpublished results of job {row['job']}"
                 saved.results[row["job"]] = decode(row["payload"], name)
         return saved
-
-
-def shape(job: Job, stream: Stream) -> str:
-    """What has to be equal for a job to go on with the blocks it left, as a short name."""
-    columns = [c for c in stream.columns if c.name in job.uses]
-    meaning = (job.stream, job.window, job.where, job.keys, job.parts, stream.timestamp, columns)
-    return sha256(repr(meaning).encode()).hexdigest()[:16]
 
 
 @contextmanager
@@ -125,8 +117,8 @@ def _progress_json(saved: Saved) -> bytes:
             "batch": saved.batch,
             "positions": [asdict(f) for f in saved.positions],
             "shapes": saved.shapes,
-            "sources": {name: source.stream_time for name, source in p.sources.items()},
-            "emitted_us": p.emitted_us,
+            "sources": {name: source.reached for name, source in p.sources.items()},
+            "emitted": [[job, kind, end] for (job, kind), end in p.emitted.items()],
             "ledger": [asdict(tally) for tally in p.ledger],
             "late": {name: asdict(late) for name, late in p.late.items()},
             "totals": [p.records, p.bad, p.bytes, p.windows],
@@ -141,8 +133,8 @@ def _parse_progress(data: bytes) -> Saved:
         raise StateError(message)
     records, bad, size, windows = read["totals"]
     progress = Progress(
-        sources={name: Source(time) for name, time in read["sources"].items()},
-        emitted_us=read["emitted_us"],
+        sources={name: Source(reached) for name, reached in read["sources"].items()},
+        emitted={(job, kind): end for job, kind, end in read["emitted"]},
         ledger=Ledger(Tally(**tally) for tally in read["ledger"]),
         late={name: Lateness(**late) for name, late in read["late"].items()},
         records=records,

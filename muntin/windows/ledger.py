@@ -54,34 +54,39 @@ class _Sums:
         return Counts(read, bad, int(marked[marked[:, 0] >= end, 1].sum()))
 
 
+Grid = tuple[str, int]  # an axis and the size of panes on it
+
+
 class Ledger:
-    """Tallies by pane size, pane, source and mark; equal ones are added up."""
+    """Tallies by grid, pane, source and mark; equal ones are added up."""
 
     def __init__(self, tallies: Iterable[Tally] = ()) -> None:
-        self._panes: dict[int, dict[int, _Pane]] = {}
-        self._sums: dict[int, _Sums] = {}
+        self._panes: dict[Grid, dict[int, _Pane]] = {}
+        self._sums: dict[Grid, _Sums] = {}
         self.add(tallies)
 
     def add(self, tallies: Iterable[Tally]) -> None:
         for tally in tallies:
-            self._panes.setdefault(tally.pane_us, {}).setdefault(tally.pane, _Pane()).add(tally)
-            self._sums.pop(tally.pane_us, None)
+            grid = tally.axis, tally.size
+            self._panes.setdefault(grid, {}).setdefault(tally.pane, _Pane()).add(tally)
+            self._sums.pop(grid, None)
 
-    def panes(self, pane_us: int) -> list[int]:
+    def panes(self, grid: Grid) -> list[int]:
         """Panes with records, in order."""
-        return sorted(number for number, pane in self._panes.get(pane_us, {}).items() if pane.read)
+        return sorted(number for number, pane in self._panes.get(grid, {}).items() if pane.read)
 
-    def counts(self, spec: WindowSpec, end: int) -> Counts:
+    def counts(self, axis: str, spec: WindowSpec, end: int) -> Counts:
         """Records read, bad and late within one window."""
-        if spec.pane_us not in self._sums:
-            self._sums[spec.pane_us] = _sums(self._panes.get(spec.pane_us, {}))
-        return self._sums[spec.pane_us].counts(end - spec.length, end)
+        grid = axis, spec.pane
+        if grid not in self._sums:
+            self._sums[grid] = _sums(self._panes.get(grid, {}))
+        return self._sums[grid].counts(end - spec.length, end)
 
-    def forget(self, pane_us: int, before: int) -> None:
-        panes = self._panes.get(pane_us, {})
+    def forget(self, grid: Grid, before: int) -> None:
+        panes = self._panes.get(grid, {})
         for pane in [p for p in panes if p < before]:
             del panes[pane]
-        self._sums.pop(pane_us, None)
+        self._sums.pop(grid, None)
 
     def __iter__(self) -> Iterator[Tally]:
         for panes in self._panes.values():
@@ -106,5 +111,5 @@ def _sum(a: Tally, b: Tally) -> Tally:
         a,
         records=a.records + b.records,
         bad=a.bad + b.bad,
-        stream_time=max(a.stream_time, b.stream_time),
+        reached=max(a.reached, b.reached),
     )

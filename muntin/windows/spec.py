@@ -1,43 +1,62 @@
-"""A window's range and slide, in microseconds, and the arithmetic of panes that follows.
+"""A window's range and slide on its axis, and the arithmetic of panes that follows.
 
 Panes are half-open and numbered by floor(position / pane). A window starts at every multiple
-of the slide, as in Spark and Flink, and is named by the number of the pane it ends before:
-window `end` covers the panes [end - length, end).
+of the slide plus the offset, as in Spark and Flink, and is named by the number of the pane it
+ends before: window `end` covers the panes [end - length, end).
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import gcd
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, order=True)
 class WindowSpec:
-    range_us: int
-    slide_us: int
+    """In units of the axis. Without a pane, it is the largest one that fits the rest."""
+
+    range: int
+    slide: int
+    offset: int = 0
+    pane: int = 0
+
+    def __post_init__(self) -> None:
+        if not self.pane:
+            object.__setattr__(self, "pane", gcd(self.range, self.slide, self.offset))
 
     @property
-    def pane_us(self) -> int:
-        return gcd(self.range_us, self.slide_us)
+    def key(self) -> str:
+        """Names the kind of window whatever it is made of, the same in the next run."""
+        return f"{self.range}/{self.slide}/{self.offset}"
 
     @property
     def length(self) -> int:
         """Panes in a window."""
-        return self.range_us // self.pane_us
+        return self.range // self.pane
 
     @property
     def step(self) -> int:
         """Panes between the starts of two windows."""
-        return self.slide_us // self.pane_us
+        return self.slide // self.pane
+
+    @property
+    def shift(self) -> int:
+        """The first pane of some window, at or after pane 0."""
+        return self.offset // self.pane % self.step
+
+    @property
+    def overlap(self) -> int:
+        """How many windows hold a pane, at most."""
+        return -(-self.length // self.step)
 
     def first_end(self, pane: int) -> int:
         """The end of the earliest window that holds the pane."""
-        return ((pane - self.length) // self.step + 1) * self.step + self.length
+        return self._grid(pane - self.length) + self.step + self.length
 
     def last_end(self, pane: int) -> int:
         """The end of the latest window that holds the pane."""
-        return pane // self.step * self.step + self.length
+        return self._grid(pane) + self.length
 
     def ends(self, panes: Iterable[int], after: int | None, upto: int) -> list[int]:
         """The ends in `(after, upto]` of windows that hold one of the panes, both in order.
@@ -55,7 +74,20 @@ class WindowSpec:
 
     def oldest_pane(self, emitted: int) -> int:
         """The first pane of the earliest window that ends after `emitted`."""
-        return ((emitted - self.length) // self.step + 1) * self.step
+        return self._grid(emitted - self.length) + self.step
 
-    def bounds_us(self, end: int) -> tuple[int, int]:
-        return (end - self.length) * self.pane_us, end * self.pane_us
+    def bounds(self, end: int) -> tuple[int, int]:
+        return (end - self.length) * self.pane, end * self.pane
+
+    def _grid(self, pane: int) -> int:
+        """The last start of a window at or before the pane."""
+        return (pane - self.shift) // self.step * self.step + self.shift
+
+
+def on_one_grid(specs: Iterable[WindowSpec], divisor: int = 0) -> tuple[WindowSpec, ...]:
+    """The same windows, all made of panes of one size: the largest that fits, or `divisor`."""
+    specs = tuple(specs)
+    if not specs:
+        return ()
+    pane = divisor or gcd(*(spec.pane for spec in specs))
+    return tuple(replace(spec, pane=pane) for spec in specs)

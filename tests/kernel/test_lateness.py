@@ -14,11 +14,12 @@ import pyarrow as pa
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from muntin.kernel.compute import Clock, Totals, compute
-from muntin.kernel.finish import finish, order
+from muntin.kernel.compute import Clocks, Totals, compute
+from muntin.kernel.finish import Due, finish, order
 from muntin.kernel.merge import merge
 from muntin.kernel.statements import WINDOW_END
 from muntin.model import POSITION, Counts, Job
+from muntin.pipeline import recipes_of
 from muntin.program import sql
 from muntin.windows.ledger import Ledger
 
@@ -32,6 +33,9 @@ JOBS = sql(
         for name, (range_s, slide_s) in WINDOWS.items()
     )
 ).jobs
+
+
+RECIPES = recipes_of(JOBS.values())
 
 
 @dataclass(frozen=True)
@@ -98,7 +102,7 @@ class Found:
     totals: Totals = field(default_factory=Totals)
 
     def read(self, rows: Sequence[Row], cuts: Sequence[int], slack_us: int | None) -> None:
-        clock = Clock(None, slack_us)
+        clocks = Clocks(slack_us)
         points = [0, *sorted(cut % (len(rows) + 1) for cut in cuts), len(rows)]
         for start, end in pairwise(points):
             part = list(enumerate(rows))[start:end]
@@ -110,13 +114,15 @@ class Found:
                     POSITION: pa.array([row.position for _, row in whole], pa.int64()),
                 }
             )
-            self.totals.add(compute(table, "web-1", list(JOBS.values()), clock, broken))
+            self.totals.add(compute(table, "web-1", RECIPES, clocks, broken))
 
     def rows(self, job: Job, ends: Sequence[int]) -> dict[int, tuple[int, int]]:
-        blocks = self.totals.blocks.get(job.name)
+        blocks = self.totals.blocks.get(job.shape.id)
         if not blocks:
             return {}
-        table = order(job, [finish(job, merge(job, blocks), ends)])
+        due = Due({job.name: [ends]})
+        rows = finish(job.shape, JOBS, merge(job.shape, blocks), due)[job.name]
+        table = order(job, [rows])
         return {row[WINDOW_END]: (row["records"], row["total"]) for row in table.to_pylist()}
 
 
@@ -149,18 +155,17 @@ def test_windows_and_counts(rows: list[Row], cuts: list[int], slack_us: int | No
     known = [row.position for row in rows if row.position is not None]
     totals = found.totals
     assert (totals.records, totals.bad) == (len(known), len(rows) - len(known))
-    bounds = (min(known), max(known)) if known else (None, None)
-    assert (totals.first_us, totals.last_us) == bounds
     ledger = Ledger(totals.tallies)
     for job in JOBS.values():
-        oracle = Oracle(job.window.range_us, job.window.slide_us)
+        (window,) = job.windows
+        oracle = Oracle(window.range, window.slide)
         oracle.read(rows, slack_us)
-        expected = {end // job.window.pane_us: w for end, w in oracle.windows.items()}
+        expected = {end // window.pane: w for end, w in oracle.windows.items()}
         ends = sorted(expected)
         assert found.rows(job, ends) == {
             end: (len(w.numbers), sum(w.numbers)) for end, w in expected.items() if w.numbers
         }
-        assert {end: ledger.counts(job.window, end) for end in ends} == {
+        assert {end: ledger.counts(POSITION, window, end) for end in ends} == {
             end: Counts(w.read, w.bad, w.late) for end, w in expected.items()
         }
 
@@ -169,7 +174,8 @@ def test_tallies_carry_the_stream_time_that_made_records_late() -> None:
     """12 s, then 3 s and 4 s: both late for their window, which 2 s of slack would not save."""
     found = Found()
     found.read([Row(12 * SECOND), Row(3 * SECOND), Row(4 * SECOND)], [2], SECOND)
-    late = [t for t in Ledger(found.totals.tallies) if t.not_before and t.pane_us == 10 * SECOND]
-    assert [(t.pane, t.not_before, t.records, t.stream_time) for t in late] == [
-        (0, 1, 2, 12 * SECOND)
+    late = [t for t in Ledger(found.totals.tallies) if t.not_before]
+    assert [(t.pane, t.not_before, t.records, t.reached) for t in late] == [
+        (3, 11, 1, 12 * SECOND),
+        (4, 11, 1, 12 * SECOND),
     ]

@@ -8,11 +8,12 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from muntin.kernel.compute import Clock, compute
-from muntin.kernel.finish import finish, order
+from muntin.kernel.compute import Clocks, compute
+from muntin.kernel.finish import Due, finish, order
 from muntin.kernel.merge import merge
 from muntin.language.check import check
 from muntin.model import POSITION, Column, Format, Job, Stream
+from muntin.pipeline import recipes_of
 
 STREAM = Stream("s", (), Format("parquet"), (Column("k", "VARCHAR"), Column("u", "BIGINT"),
                 Column("x", "DOUBLE"), Column("t", "TIMESTAMP")), '"t"')  # fmt: skip
@@ -26,12 +27,14 @@ def job(select: str) -> Job:
 def answer(job_: Job, table: pa.Table, pieces: int) -> dict[str, Any]:
     """The one row of the one window, with the table computed in pieces."""
     table = table.append_column(POSITION, pa.array(np.zeros(len(table), np.int64)))
-    size = -(-len(table) // pieces)
+    shape, size = job_.shape, -(-len(table) // pieces)
+    recipes = recipes_of([job_])
     blocks = [
-        compute(table.slice(start, size), "s", [job_], Clock()).blocks["j"]
+        compute(table.slice(start, size), "s", recipes, Clocks()).blocks[shape.id]
         for start in range(0, len(table), size)
     ]
-    rows: list[dict[str, Any]] = order(job_, [finish(job_, merge(job_, blocks), [1])]).to_pylist()
+    found = finish(shape, {"j": job_}, merge(shape, blocks), Due({"j": [[1]]}))
+    rows: list[dict[str, Any]] = order(job_, [found["j"]]).to_pylist()
     return rows[0]
 
 

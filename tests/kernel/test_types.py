@@ -52,7 +52,7 @@ def check(rows: list[dict[str, Any]]) -> None:
 
 def test_inline(tmp_path: Path) -> None:
     (result,) = mt.run(mt.sql(write(tmp_path)))
-    assert result.end_us == datetime(2025, 12, 31, 23, tzinfo=UTC).timestamp() * 1_000_000
+    assert result.end == datetime(2025, 12, 31, 23, tzinfo=UTC).timestamp() * 1_000_000
     check(result.rows.to_pylist())
 
 
@@ -68,7 +68,7 @@ def test_a_sum_that_does_not_fit_is_an_error_not_a_number(tmp_path: Path) -> Non
         f"CREATE STREAM s (t BIGINT, n BIGINT) FROM '{tmp_path}/a.jsonl' FORMAT json TIMESTAMP t;"
         "CREATE JOB j AS SELECT {} AS n FROM s WINDOW 1 HOUR;"
     )
-    with pytest.raises(mt.EngineError, match=r"finishing windows .* of job j"):
+    with pytest.raises(mt.EngineError, match=r"finishing job j"):
         list(mt.run(mt.sql(text.replace("{}", "sum(n)"))))
     (result,) = mt.run(mt.sql(text.replace("{}", "sum(n::DECIMAL(38,0))")))
     assert result.rows.to_pylist() == [{"n": 2 * (2**63 - 1)}]

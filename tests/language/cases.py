@@ -77,18 +77,18 @@ def _shop() -> Mapping[str, Stream]:
 
 def facts_of_job(job: Job) -> dict[str, list[str]]:
     """What a job is, as the fixtures say it: a kind of fact, and its values in order."""
-    window = f"{describe(job.window.range_us)} every {describe(job.window.slide_us)}"
-    cells = [cell for part in job.parts for cell in part.cells]
+    window = f"{describe(job.windows[0].range)} every {describe(job.windows[0].slide)}"
+    cells = [cell for part in job.shape.parts for cell in part.cells]
     return {
         "window": [window],
-        "where": [job.where] if job.where else [],
-        "key": [f"{key.type} = {key.sql}" for key in job.keys],
+        "where": [job.shape.where] if job.shape.where else [],
+        "key": [f"{key.type} = {key.sql}" for key in job.shape.keys],
         "cell": [f"{cell.type} = {cell.merge.upper()} of {cell.sql}" for cell in cells],
         "column": [f"{o.name} {o.type} = {o.sql}" for o in job.outputs],
         "having": [job.having] if job.having else [],
         "order": [f"{o.sql} {o.direction}" for o in job.order],
         "limit": [str(job.limit)] if job.limit is not None else [],
-        "uses": [", ".join(job.uses)],
+        "uses": [", ".join(job.shape.uses)],
     }
 
 

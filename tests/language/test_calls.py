@@ -87,11 +87,11 @@ def test_aggregate_becomes_cells(aggregate: str) -> None:
 @pytest.mark.parametrize("aggregate", AGGREGATES)
 def test_filter_is_part_of_every_cell_but_the_count_of_all(aggregate: str) -> None:
     job = job_of(f"{aggregate} FILTER (WHERE store = 'a')")
-    count, *cells = job.parts[0].cells
+    count, *cells = job.shape.parts[0].cells
     assert count.sql == "count(*)"
     assert all("\"store\" = 'a'" in cell.sql for cell in cells)
-    assert all("\"store\" = 'a'" in (part.where or "") for part in job.parts[1:])
-    assert cells or len(job.parts) > 1
+    assert all("\"store\" = 'a'" in (part.where or "") for part in job.shape.parts[1:])
+    assert cells or len(job.shape.parts) > 1
 
 
 @pytest.mark.parametrize(("synonym", "aggregate"), SYNONYMS)
@@ -101,7 +101,8 @@ def test_synonym_is_the_same(synonym: str, aggregate: str) -> None:
 
 def test_equal_aggregates_share_their_cells() -> None:
     job = job_of("sum(ms) / SUM( ms ) + mean(ms)")
-    assert [cell.sql for cell in job.parts[0].cells] == ["count(*)", 'sum("ms")', 'count("ms")']
+    cells = [cell.sql for cell in job.shape.parts[0].cells]
+    assert cells == ["count(*)", 'sum("ms")', 'count("ms")']
 
 
 @pytest.mark.parametrize("name", sorted(aggregate_names() - set(EXPANSIONS)))

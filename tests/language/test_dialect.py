@@ -44,7 +44,7 @@ def test_words_of_our_clauses_can_still_be_names() -> None:
       GROUP BY format WINDOW 1 HOUR EVERY 1 MINUTE
     """
     job = program(text).jobs["job"]
-    assert job.uses == ("format", "slack")
+    assert job.shape.uses == ("format", "slack")
     assert [output.name for output in job.outputs] == ["format", "every"]
 
 

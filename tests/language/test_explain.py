@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from muntin.kernel.statements import compute_sql, consolidate_sql, finish_sql, merge_sql, order_sql
+from muntin.kernel.consolidate import Way, consolidate_sql
+from muntin.kernel.statements import compute_sql, finish_sql, merge_sql, order_sql
 from muntin.language.explain import explain, explain_job, explain_stream
 from muntin.language.layout import laid_out
 from tests.language.cases import program
@@ -31,8 +32,10 @@ STREAM clicks
 """
 JOB = """\
 JOB hot on clicks
-  window   1 hour every 10 minutes
-  pane     10 minutes; a window is 6 panes, the next starts 1 pane later
+  pane     10 minutes
+  windows
+    1 hour every 10 minutes  6 panes, the next 1 pane later  remove: panes that enter are added, \
+panes that leave are removed
   filter   "n" > 0
   keys
     k0  VARCHAR  = "product"
@@ -64,9 +67,9 @@ def test_job_in_sql() -> None:
     job = program(TEXT).jobs["hot"]
     shown = explain_job(job)
     for sql in (
-        compute_sql(job, marked=False),
-        merge_sql(job),
-        finish_sql(job, consolidate_sql(job)),
+        compute_sql(job.shape, job.windows, marked=False),
+        merge_sql(job.shape),
+        finish_sql(job, consolidate_sql(job.shape, job.windows[0], Way.REMOVE)),
         order_sql(job),
     ):
         assert "\n".join(laid_out(sql, indent=4)) in shown

@@ -36,7 +36,7 @@ def records() -> Iterator[duckdb.DuckDBPyConnection]:
 @pytest.mark.parametrize("expression", EXPRESSIONS)
 def test_value_is_duckdbs(expression: str, records: duckdb.DuckDBPyConnection) -> None:
     text = f"CREATE JOB j AS SELECT {expression} AS v, count(*) FROM shop GROUP BY v WINDOW 1 DAY"
-    (key,) = program(text).jobs["j"].keys
+    (key,) = program(text).jobs["j"].shape.keys
     ours, theirs = (
         records.execute(f"SELECT typeof({sql}), ({sql})::VARCHAR FROM records").fetchall()
         for sql in (key.sql, expression)

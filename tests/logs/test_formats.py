@@ -20,7 +20,7 @@ from muntin.inline import run_inline
 from muntin.kernel.engine import run
 from muntin.logs.casts import cast_sql
 from muntin.logs.chunks import WorkOrder, read_chunks
-from muntin.logs.formats import records_sql
+from muntin.logs.formats import Wanted, records_sql
 from muntin.model import POSITION, Stream
 
 EPOCH = "2023-11-14T22:13:20Z"  # 1,700,000,000 seconds
@@ -39,7 +39,7 @@ def records(path: Path, columns: str, rest: str) -> list[dict[str, Any]]:
     order = WorkOrder("s", "", str(path), 0, end)
     found: list[dict[str, Any]] = []
     for chunk in read_chunks(order, stream.format, list(names)):
-        sql = records_sql(stream, names, frozenset(chunk.fields.column_names))
+        sql = records_sql(stream, Wanted(names), frozenset(chunk.fields.column_names))
         found += run(sql, {"fields": chunk.fields}, "reading").to_pylist()
         found += [{POSITION: None} for _ in chunk.broken]
     return found

@@ -15,12 +15,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from muntin.errors import BadRowError, InputError
-from muntin.kernel.finish import finish, order
-from muntin.kernel.statements import WINDOW_END
+from muntin.kernel.compute import Recipe
+from muntin.kernel.finish import Due, finish, order
+from muntin.kernel.statements import WINDOW, WINDOW_END
 from muntin.logs.chunks import WorkOrder
 from muntin.logs.records import Report, read_lane
 from muntin.logs.tail import Tail
-from muntin.model import Counts, Job, Program
+from muntin.model import POSITION, Counts, Job, Program
+from muntin.pipeline import recipes_of
 from muntin.program import sql
 from muntin.windows.ledger import Ledger
 
@@ -42,18 +44,22 @@ def read(
     found: Program, slack_us: int | None = None, piece_bytes: int = 1 << 20, tasks: int = 1
 ) -> tuple[dict[str, pa.Table], list[Report]]:
     (stream,) = found.streams.values()
-    jobs = list(found.jobs.values())
     tail = Tail(stream, follow=False, piece_bytes=1, tasks=tasks)
     lanes = tail.next_batch(0.0, in_order=slack_us is not None).lanes
-    done = [read_lane(lane, stream, jobs, slack_us, piece_bytes) for lane in lanes]
-    blocks = [block["job"] for block, _ in done if block]
+    done = [read_lane(lane, stream, recipes(found), slack_us, piece_bytes) for lane in lanes]
+    blocks = [block for found, _ in done for block in found.values()]
     return {"job": pa.concat_tables(blocks)} if blocks else {}, [report for _, report in done]
+
+
+def recipes(found: Program) -> list[Recipe]:
+    return recipes_of(found.jobs.values())
 
 
 def answer(found: Program, blocks: dict[str, pa.Table], ends: list[int]) -> list[dict[str, Any]]:
     job: Job = found.jobs["job"]
-    rows: list[dict[str, Any]] = order(job, [finish(job, blocks["job"], ends)]).to_pylist()
-    return rows
+    rows = finish(job.shape, found.jobs, blocks["job"], Due({"job": [ends]}))["job"]
+    table: list[dict[str, Any]] = order(job, [rows]).to_pylist()
+    return table
 
 
 lines = st.lists(
@@ -79,8 +85,8 @@ def test_pieces_of_any_size_agree(
     assert bool(whole) == bool(pieces)
     if whole:
         assert answer(found, whole, ends) == answer(found, pieces, ends)
-    assert [replace(r, tallies=(), notes=()) for r in reports] == [
-        replace(r, tallies=(), notes=()) for r in others
+    assert [replace(r, tallies=(), notes=(), costs={}) for r in reports] == [
+        replace(r, tallies=(), notes=(), costs={}) for r in others
     ]
     tallies = [set(Ledger(t for r in some for t in r.tallies)) for some in (reports, others)]
     assert tallies[0] == tallies[1]
@@ -93,10 +99,11 @@ def test_many_pieces_are_merged_on_the_way(tmp_path: Path) -> None:
     found = program(tmp_path / "{source}.json.gz")
     blocks, (report,) = read(found, piece_bytes=1)
     assert answer(found, blocks, [BASE // 10 + 1]) == [
-        {WINDOW_END: BASE // 10 + 1, "source": "web-1", "records": 80, "total": 79 * 40}
+        {WINDOW: 0, WINDOW_END: BASE // 10 + 1, "source": "web-1", "records": 80, "total": 79 * 40}
     ]
     assert len(report.tallies) == 1
-    assert (report.records, report.bad, report.last_us) == (80, 0, (BASE + 9) * 1_000_000)
+    assert (report.records, report.bad) == (80, 0)
+    assert report.reached == {POSITION: (BASE + 9) * 1_000_000}
 
 
 def test_bad_rows_are_counted_and_one_is_told(tmp_path: Path) -> None:
@@ -110,7 +117,7 @@ def test_bad_rows_are_counted_and_one_is_told(tmp_path: Path) -> None:
         f"{path}: a row does not fit stream 'logs' (FORMAT csv, a column's type, or no time): "
         f"{BASE},1,1",
     )
-    counts = Ledger(report.tallies).counts(found.jobs["job"].window, BASE // 10 + 1)
+    counts = Ledger(report.tallies).counts(POSITION, found.jobs["job"].windows[0], BASE // 10 + 1)
     assert counts == Counts(2, 4, 0)
 
 
@@ -156,7 +163,7 @@ def test_a_file_that_is_gone_when_it_is_read_counts_once(tmp_path: Path) -> None
     (stream,) = found.streams.values()
     (lane,) = Tail(stream, follow=False).next_batch(0.0, in_order=True).lanes
     path.unlink()
-    blocks, report = read_lane(lane, stream, list(found.jobs.values()), None)
+    blocks, report = read_lane(lane, stream, recipes(found), None)
     assert (blocks, report.records, report.bad) == ({}, 0, 1)
     assert report.notes == (f"{path} was removed before it was read",)
 
@@ -176,9 +183,10 @@ def test_stream_time_goes_on_where_the_last_batch_stood(tmp_path: Path) -> None:
     path.write_text(json.dumps({"t": BASE, "n": 1}) + "\n")
     found = program(tmp_path / "{source}.json")
     (stream,) = found.streams.values()
-    since = (BASE + 10) * 1_000_000
+    since = {POSITION: (BASE + 10) * 1_000_000}
     lane = [WorkOrder("logs", "web-1", str(path), 0, path.stat().st_size, since)]
     for slack_us, late in ((0, 1), (1, 0)):
-        _, report = read_lane(lane, stream, list(found.jobs.values()), slack_us)
-        counts = Ledger(report.tallies).counts(found.jobs["job"].window, BASE // 10 + 1)
+        _, report = read_lane(lane, stream, recipes(found), slack_us)
+        (window,) = found.jobs["job"].windows
+        counts = Ledger(report.tallies).counts(POSITION, window, BASE // 10 + 1)
         assert counts == Counts(1, 0, late)

@@ -54,7 +54,7 @@ class Follower:
         """(window start, key, sum) of what left."""
         self.now += 1
         return [
-            (result.start_us // 1_000_000 - BASE, row["k"], row["n"])
+            (result.start // 1_000_000 - BASE, row["k"], row["n"])
             for result in self.run.step(self.now).emission.results()
             for row in result.rows.to_pylist()
         ]
@@ -310,7 +310,9 @@ def test_a_clock_ahead_does_not_close_the_future(spark: SparkSession, tmp_path: 
     follower.step()
     follower.now += 40  # all are silent
     assert follower.step() == [(0, "a", 1)]
-    assert follower.run.pipeline.progress.emitted_us["sums"] == (BASE + 10) * 1_000_000
+    assert follower.run.pipeline.progress.emitted == {
+        ("sums", "10000000/10000000/0"): (BASE + 10) * 1_000_000
+    }
 
 
 def test_errors_in_tasks_are_ours(spark: SparkSession, tmp_path: Path) -> None:

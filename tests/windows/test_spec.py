@@ -1,4 +1,4 @@
-"""Panes and windows against the definition: window k is [k * slide, k * slide + range)."""
+"""Panes and windows against the definition: window k starts at k * slide + offset."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from muntin.windows.spec import WindowSpec
 @st.composite
 def specs(draw: st.DrawFn) -> WindowSpec:
     slide = draw(st.integers(1, 40))
-    return WindowSpec(draw(st.integers(slide, 200)), slide)
+    return WindowSpec(draw(st.integers(slide, 200)), slide, draw(st.integers(0, slide)))
 
 
 def ends_holding(spec: WindowSpec, pane: int) -> list[int]:
     """By brute force: ends, in panes, of every window that holds the pane."""
-    low, high = pane * spec.pane_us, (pane + 1) * spec.pane_us
-    around = range(low // spec.slide_us - spec.length - 2, high // spec.slide_us + 2)
-    starts = [k * spec.slide_us for k in around]
+    low, high = pane * spec.pane, (pane + 1) * spec.pane
+    around = range(low // spec.slide - spec.length - 2, high // spec.slide + 2)
+    starts = [k * spec.slide + spec.offset for k in around]
     return [
-        (start + spec.range_us) // spec.pane_us
+        (start + spec.range) // spec.pane
         for start in starts
-        if start <= low and high <= start + spec.range_us
+        if start <= low and high <= start + spec.range
     ]
 
 
@@ -59,10 +59,10 @@ def test_the_oldest_pane_still_needed(spec: WindowSpec, emitted: int) -> None:
 @given(spec=specs(), pane=st.integers(-500, 500))
 def test_bounds_are_whole_panes(spec: WindowSpec, pane: int) -> None:
     for end in ends_holding(spec, pane):
-        start_us, end_us = spec.bounds_us(end)
-        assert end_us - start_us == spec.range_us
-        assert start_us % spec.slide_us == 0
-        assert start_us <= pane * spec.pane_us < end_us
+        start_us, end_us = spec.bounds(end)
+        assert end_us - start_us == spec.range
+        assert (start_us - spec.offset) % spec.slide == 0
+        assert start_us <= pane * spec.pane < end_us
 
 
 def test_far_apart_panes_cost_nothing() -> None:

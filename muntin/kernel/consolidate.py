@@ -1,0 +1,334 @@
+"""Blocks to windows, each by the cheapest of the ways that give the same rows.
+
+panes    a window is one pane
+share    each window is merged from the panes and smaller windows that touch the fewest rows
+remove   from window to window, what enters is added and what leaves is removed; the work is
+         two rows a partial, however much windows overlap. Exact sums only: a sum of
+         floating-point numbers would keep the rounding errors of what has left
+stacks   panes are cut into stretches as long as a window, so that each window is the end of
+         one stretch and the beginning of the next: two running merges a partial and one a
+         result, for cells that cannot be removed (MIN, MAX, floating-point sums)
+
+All ways leave out rows that are late for some windows and rows that belong to one window
+alone; those are few or merged already, and join their windows at the end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from muntin.kernel.engine import run
+from muntin.kernel.statements import (
+    cells_of,
+    count_cell,
+    ends_sql,
+    floor_div_sql,
+    merged_cells,
+    row_names,
+    spec_id,
+)
+from muntin.model import Merge, Shape
+from muntin.windows.sharing import Piece, Pieces, covers
+from muntin.windows.spec import WindowSpec
+
+Tables = Mapping[str, pa.Table]
+
+
+class Way(StrEnum):
+    PANES = "panes"
+    SHARE = "share"
+    REMOVE = "remove"
+    STACKS = "stacks"
+
+
+@dataclass(frozen=True)
+class Relation:
+    """A statement and the tables it reads, not run yet."""
+
+    sql: str
+    tables: Tables
+    doing: str
+
+    def table(self) -> pa.Table:
+        return run(self.sql, self.tables, self.doing)
+
+
+@dataclass
+class Merges:
+    """How many pieces went into how many windows."""
+
+    windows: int = 0
+    pieces: int = 0
+
+
+def removable(shape: Shape) -> bool:
+    """Whether partials can be taken out of a window again without a trace."""
+    return all(
+        c.merge is Merge.SUM and c.type.startswith(("BIGINT", "DECIMAL")) for c in cells_of(shape)
+    )
+
+
+def way_of(shape: Shape, spec: WindowSpec, due: int) -> Way:
+    """How windows of one kind are made when so many of them are due at once."""
+    if spec.length == 1:
+        return Way.PANES
+    if due > 2 and spec.slide * 2 < spec.range:
+        return Way.REMOVE if removable(shape) else Way.STACKS
+    return Way.SHARE
+
+
+@dataclass
+class Consolidation:
+    """The due windows of one shape in one key group, kind by kind, smaller ones first."""
+
+    shape: Shape
+    blocks: pa.Table
+    merges: Merges = field(default_factory=Merges)
+
+    def __post_init__(self) -> None:
+        in_panes = pc.equal(self.blocks.column("spec"), 0)
+        on_time = pc.and_(in_panes, pc.is_null(self.blocks.column("not_before")))
+        alone = pc.invert(on_time)
+        self._others = self.blocks.filter(alone)
+        self._panes = self.blocks.filter(on_time) if self._others.num_rows else self.blocks
+        self._pieces: Pieces | None = None
+        self._made: list[tuple[WindowSpec, pa.Table]] = []
+
+    def windows(
+        self, spec: WindowSpec, ends: Sequence[int], again: bool, way: Way | None = None
+    ) -> Relation:
+        """The due windows of one kind; `again` says that larger windows may be made of them."""
+        way = way or way_of(self.shape, spec, len(ends))
+        base = self._base(spec, ends, way)
+        if again and way is not Way.PANES:
+            table = base.table()
+            self._remember(spec, table)
+            base = _read(table, base.doing)
+        return self._with_others(spec, ends, base)
+
+    def _base(self, spec: WindowSpec, ends: Sequence[int], way: Way) -> Relation:
+        doing = f"windows up to pane {ends[-1]}"
+        if way is Way.SHARE:
+            return self._shared(spec, ends, doing)
+        tables = {"blocks": self._inside(self._panes, spec, ends), "due": _due(ends)}
+        return Relation(consolidate_sql(self.shape, spec, way), tables, doing)
+
+    def _inside(self, blocks: pa.Table, spec: WindowSpec, ends: Sequence[int]) -> pa.Table:
+        pane = blocks.column("pane")
+        inside = pc.and_(pc.greater_equal(pane, ends[0] - spec.length), pc.less(pane, ends[-1]))
+        return blocks.filter(inside)
+
+    def _shared(self, spec: WindowSpec, ends: Sequence[int], doing: str) -> Relation:
+        if self._pieces is None:
+            self._pieces = Pieces.of_panes(_counts(self._panes.column("pane")))
+            for number, (made, table) in enumerate(self._made):
+                self._pieces.add(_pieces_of(number, made, table))
+        chosen = covers(self._pieces, spec, ends)
+        self.merges.windows += len(chosen)
+        self.merges.pieces += sum(map(len, chosen.values()))
+        used = {piece.window for pieces in chosen.values() for piece in pieces}
+        sources = [_as_pieces(-1, self._panes, "pane", 1)] if -1 in used or not used else []
+        sources += [
+            _as_pieces(number, table, "w", 0)
+            for number, (_, table) in enumerate(self._made)
+            if number in used
+        ]
+        tables = {"pieces": pa.concat_tables(sources), "parts": _mapping(chosen)}
+        return Relation(share_sql(self.shape, spec), tables, doing)
+
+    def _remember(self, spec: WindowSpec, table: pa.Table) -> None:
+        if self._pieces is not None:
+            self._pieces.add(_pieces_of(len(self._made), spec, table))
+        self._made.append((spec, table))
+
+    def _with_others(self, spec: WindowSpec, ends: Sequence[int], base: Relation) -> Relation:
+        others = self._others
+        if others.num_rows:
+            kind = others.column("spec")
+            mine = pc.or_(pc.equal(kind, 0), pc.equal(kind, spec_id(spec)))
+            others = others.filter(mine)
+        if not others.num_rows:
+            return base
+        tables = {"base": base.table(), "others": others, "due": _due(ends)}
+        return Relation(with_others_sql(self.shape, spec), tables, base.doing)
+
+
+def _due(ends: Sequence[int]) -> pa.Table:
+    return pa.table({"w": pa.array(ends, pa.int64())})
+
+
+def _read(table: pa.Table, doing: str) -> Relation:
+    return Relation("SELECT * FROM made", {"made": table}, doing)
+
+
+def _counts(numbers: pa.ChunkedArray) -> dict[int, int]:
+    values, counts = np.unique(numbers.to_numpy(), return_counts=True)
+    return dict(zip(values.tolist(), counts.tolist(), strict=True))
+
+
+def _pieces_of(number: int, spec: WindowSpec, table: pa.Table) -> dict[Piece, int]:
+    counts = _counts(table.column("w"))
+    return {Piece(end - spec.length, end, number): rows for end, rows in counts.items()}
+
+
+def _as_pieces(number: int, table: pa.Table, at: str, to_end: int) -> pa.Table:
+    """Rows of panes or windows, told apart by number and end."""
+    ends = table.column(at)
+    ends = pc.add(ends, to_end) if to_end else ends
+    dropped = [name for name in ("pane", "w", "spec", "not_before") if name in table.column_names]
+    plain = table.drop_columns(dropped)
+    kind = pa.array(np.full(table.num_rows, number, np.int32))
+    return plain.add_column(0, "upto", ends).add_column(0, "kind", kind)
+
+
+def _mapping(chosen: Mapping[int, Sequence[Piece]]) -> pa.Table:
+    rows = [(piece.window, piece.end, end) for end, found in chosen.items() for piece in found]
+    kinds, ats, ends = (list(column) for column in zip(*rows, strict=True)) if rows else ([],) * 3
+    return pa.table(
+        {
+            "kind": pa.array(kinds, pa.int32()),
+            "upto": pa.array(ats, pa.int64()),
+            "w": pa.array(ends, pa.int64()),
+        }
+    )
+
+
+def consolidate_sql(shape: Shape, spec: WindowSpec, way: Way) -> str:
+    """Panes, or pieces, to windows."""
+    return {
+        Way.PANES: single_sql,
+        Way.SHARE: share_sql,
+        Way.REMOVE: add_and_remove_sql,
+        Way.STACKS: two_stacks_sql,
+    }[way](shape, spec)
+
+
+def _merged_sql(shape: Shape, rows: str) -> str:
+    keys = ", ".join(["w", *row_names(shape)])
+    return f"SELECT {keys}, {merged_cells(shape)}\nFROM {rows}\nGROUP BY {keys}"
+
+
+def single_sql(shape: Shape, spec: WindowSpec) -> str:
+    """Windows that are one pane each."""
+    return _merged_sql(shape, "(SELECT pane + 1 AS w, * FROM blocks) JOIN due USING (w)")
+
+
+def share_sql(shape: Shape, spec: WindowSpec) -> str:
+    """Every piece joins the windows that were planned to be made of it."""
+    return _merged_sql(shape, "pieces JOIN parts USING (kind, upto)")
+
+
+def with_others_sql(shape: Shape, spec: WindowSpec) -> str:
+    """Windows and the rows that are late for some of them, or belong to one alone."""
+    cells = ", ".join(["w", *row_names(shape), *(c.name for c in cells_of(shape))])
+    marked = f"SELECT {ends_sql(spec, 'pane')} AS w, * FROM others WHERE spec = 0"
+    return _merged_sql(
+        shape,
+        f"(SELECT {cells} FROM base\n"
+        f"UNION ALL\n"
+        f"SELECT {cells} FROM ({marked}) JOIN due USING (w) WHERE not_before < w\n"
+        f"UNION ALL\n"
+        f"SELECT {cells} FROM (SELECT pane AS w, * FROM others WHERE spec = {spec_id(spec)}) "
+        f"JOIN due USING (w))",
+    )
+
+
+def add_and_remove_sql(shape: Shape, spec: WindowSpec) -> str:
+    """Every partial is added at its first window and removed after its last.
+
+    Between two such events nothing changes for a key, so the work is two rows a partial and one
+    a result, however much windows overlap. A sum of which no partial is left is NULL again.
+    """
+    names = row_names(shape)
+    cells = [cell.name for cell in cells_of(shape)]
+    keys, by = ", ".join(names), f"(PARTITION BY {', '.join(names)} ORDER BY w)"
+    changes = ", ".join(
+        f"sum(sign * {c}) AS {c}, count({c}) FILTER (WHERE sign > 0) - "
+        f"count({c}) FILTER (WHERE sign < 0) AS n_{c}"
+        for c in cells
+    )
+    running = ", ".join(f"sum({c}) OVER {by} AS {c}, sum(n_{c}) OVER {by} AS n_{c}" for c in cells)
+    present = ", ".join(
+        f"CAST(CASE WHEN n_{cell.name} > 0 THEN {cell.name} END AS {cell.type}) AS {cell.name}"
+        for cell in cells_of(shape)
+    )
+    counts = ", ".join(count_cell(part).name for part in shape.parts)
+    return (
+        f"SELECT unnest(range(w, until, {spec.step})) AS w, {keys}, {present}\n"
+        f"FROM (SELECT w, {keys}, {running},\n"
+        f"  lead(w, 1, (SELECT max(w) FROM due) + {spec.step}) OVER {by} AS until\n"
+        f"  FROM (SELECT w, {keys}, {changes} FROM ({_events_sql(spec)}) GROUP BY w, {keys}))\n"
+        f"WHERE coalesce({counts}) > 0"
+    )
+
+
+def _events_sql(spec: WindowSpec) -> str:
+    """When each partial enters and when it leaves, within the due windows."""
+    first = f"{floor_div_sql(f'pane - {spec.length + spec.shift}', spec.step)} + 1"
+    last = floor_div_sql(f"pane - {spec.shift}", spec.step)
+    ends = f"* {spec.step} + {spec.length + spec.shift}"
+    spans = (
+        f"SELECT *, greatest(({first}) {ends}, (SELECT min(w) FROM due)) AS enter, "
+        f"({last} + 1) {ends} AS leave FROM blocks"
+    )
+    due = "enter <= (SELECT max(w) FROM due) AND enter < leave"
+    return (
+        f"SELECT enter AS w, 1 AS sign, * FROM ({spans}) WHERE {due}\n"
+        f"UNION ALL\n"
+        f"SELECT leave AS w, -1 AS sign, * FROM ({spans})\n"
+        f"WHERE {due} AND leave <= (SELECT max(w) FROM due)"
+    )
+
+
+def two_stacks_sql(shape: Shape, spec: WindowSpec) -> str:
+    """The end of one stretch of panes merged with the beginning of the next.
+
+    A running merge of a key changes only at panes where the key has rows. So the row at a pane
+    stands for all windows that start after the key's previous pane (towards the stretch's end),
+    or that end before its next one (from the stretch's beginning).
+    """
+    names = row_names(shape)
+    keys = ", ".join(names)
+    panes = (
+        f"SELECT pane, {keys}, {merged_cells(shape)}, "
+        f"{floor_div_sql('pane', spec.length)} * {spec.length} AS stretch\n"
+        f"FROM blocks GROUP BY pane, {keys}"
+    )
+    by = f"PARTITION BY {', '.join(['stretch', *names])}"
+    backward = (
+        f"SELECT {keys}, {_running_cells(shape, f'({by} ORDER BY pane DESC)')},\n"
+        f"  lag(pane, 1, stretch - 1) OVER ({by} ORDER BY pane) + 1 AS low, pane AS high\n"
+        f"  FROM panes"
+    )
+    forward = (
+        f"SELECT {keys}, {_running_cells(shape, f'({by} ORDER BY pane)')},\n"
+        f"  pane + 1 AS low, lead(pane, 1, stretch + {spec.length} - 1) OVER ({by} ORDER BY pane) "
+        f"AS high\n  FROM panes"
+    )
+    starts = _expanded_sql(spec, backward, spec.length)
+    ends = _expanded_sql(spec, forward, 0)
+    merged = _merged_sql(shape, f"(({starts}) UNION ALL ({ends})) JOIN due USING (w)")
+    return f"WITH panes AS MATERIALIZED ({panes})\n{merged}"
+
+
+def _running_cells(shape: Shape, over: str) -> str:
+    return ", ".join(f"{c.merge}({c.name}) OVER {over} AS {c.name}" for c in cells_of(shape))
+
+
+def _expanded_sql(spec: WindowSpec, rows: str, to_end: int) -> str:
+    """Rows for the windows whose bound, start or end, lies in [low, high]."""
+    phase = spec.shift + spec.length - to_end
+    first = f"greatest(low, (SELECT min(w) FROM due) - {to_end})"
+    last = f"least(high, (SELECT max(w) FROM due) - {to_end})"
+    before = floor_div_sql(f"{first} - {phase} + {spec.step - 1}", spec.step)
+    at = f"{before} * {spec.step} + {phase}"
+    return (
+        f"SELECT * EXCLUDE (low, high), "
+        f"unnest(range({at}, {last} + 1, {spec.step})) + {to_end} AS w\nFROM ({rows})"
+    )
