@@ -52,7 +52,7 @@ class InlineCollection:
 
     def forget(self, emitted: Mapping[str, Emitted]) -> None:
         for shape, block in self._blocks.items():
-            self._blocks[shape] = without(block, emitted[shape])
+            self._blocks[shape] = without(self._shapes[shape], block, emitted[shape])
 
 
 def run_inline(program: Program, note: Callable[[str], None] = ignore) -> Iterator[Result]:

@@ -11,14 +11,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import reduce
 from typing import Protocol
 
 import pyarrow as pa
 
-from muntin.emission import Emission, JobWindows, Kind
+from muntin.emission import Emission, JobWindows, Kind, sessions
 from muntin.kernel.compute import Recipe
 from muntin.kernel.finish import Due
-from muntin.kernel.merge import Emitted, oldest_pane
+from muntin.kernel.merge import Emitted
 from muntin.logs.records import Report
 from muntin.logs.tail import Batch, Lane
 from muntin.model import TIME, Job, Score, Shape, Stream
@@ -163,11 +164,14 @@ class Pipeline:
             [self._windows_of(name, due, rows) for name, rows in answer.rows.items()],
             answer.blocks,
         )
+        self.progress.windows += sum(len(windows.counts) for windows in emission.windows)
         self._forget(emitted)
         return emission
 
     def _windows_of(self, name: str, due: Due, rows: pa.Table) -> JobWindows:
         job = self.jobs[name]
+        if job.shape.gap is not None:
+            return sessions(job, rows, Score(1, 1))
         axis = job.shape.axis.column
         kinds: list[Kind] = [
             (which, end) for which, ends in enumerate(due.ends.get(name, ())) for end in ends
@@ -186,19 +190,21 @@ class Pipeline:
     def due(self, horizons: Mapping[str, int | None]) -> Due:
         """Windows not yet emitted that end at or before the horizon and hold records."""
         ends: dict[str, list[list[int]]] = {}
-        sessions: dict[str, int] = {}
+        over: dict[str, tuple[int, int]] = {}
         for name, job in self.jobs.items():
             horizon = horizons[job.shape.axis.column]
             if horizon is None:
                 continue
             if job.shape.gap is not None:
-                sessions[name] = horizon
+                after = self.progress.emitted.get((name, SESSION), _NEVER)
+                if horizon > after:
+                    over[name] = after, horizon
                 continue
             panes = self.progress.ledger.panes((job.shape.axis.column, job.shape.pane))
             found = [self._ends(job, spec, panes, horizon) for spec in job.windows]
             if any(found):
                 ends[name] = found
-        return Due(ends, sessions)
+        return Due(ends, over)
 
     def _ends(self, job: Job, spec: WindowSpec, panes: list[int], horizon: int) -> list[int]:
         ends = spec.ends(panes, self._emitted(job, spec), horizon // spec.pane)
@@ -214,9 +220,8 @@ class Pipeline:
             for spec, ends in zip(self.jobs[name].windows, kinds, strict=True):
                 if ends:
                     self.progress.emitted[name, spec.key] = ends[-1] * spec.pane
-                    self.progress.windows += len(ends)
-        for name, position in due.sessions.items():
-            self.progress.emitted[name, SESSION] = position
+        for name, (_, upto) in due.sessions.items():
+            self.progress.emitted[name, SESSION] = upto
 
     def _forget(self, emitted: Mapping[str, Emitted]) -> None:
         """Drops what nobody needs any more."""
@@ -224,7 +229,7 @@ class Pipeline:
         grids: dict[tuple[str, int], list[int]] = {}
         for shape in self._shapes.values():
             if shape.pane:
-                oldest = oldest_pane(emitted[shape.id])
+                oldest = emitted[shape.id].oldest_pane
                 grids.setdefault((shape.axis.column, shape.pane), []).append(oldest)
         for grid, needed in grids.items():
             self.progress.ledger.forget(grid, min(needed))
@@ -232,12 +237,14 @@ class Pipeline:
     def emitted(self, shape: Shape) -> Emitted:
         """Up to which pane the windows of each kind have left, for all jobs of a shape."""
         left: dict[WindowSpec, int | None] = {}
+        over: list[int | None] = []
         for job in self.jobs.values():
-            for spec in job.windows if job.shape == shape else ():
-                mine = self._emitted(job, spec)
-                both = mine, left.get(spec, mine)
-                left[spec] = None if None in both else min(e for e in both if e is not None)
-        return left
+            if job.shape == shape:
+                over.append(self.progress.emitted.get((job.name, SESSION)))
+                for spec in job.windows:
+                    mine = self._emitted(job, spec)
+                    left[spec] = _earlier(mine, left.get(spec, mine))
+        return Emitted(left, reduce(_earlier, over))
 
     def _emitted(self, job: Job, spec: WindowSpec) -> int | None:
         """The pane number up to which a job's windows of one kind have left."""
@@ -276,6 +283,10 @@ class Pipeline:
     def _count_late(self, report: Report) -> None:
         """A record is late for a job if at least one window it belongs to leaves it out."""
         for job in self.jobs.values():
+            if job.shape.gap is not None and report.late[0]:
+                late = self.progress.late.setdefault(job.name, Lateness())
+                late.records += report.late[0]
+                late.slack_us = max(late.slack_us, report.late[1])
             grid = job.shape.axis.column, job.shape.pane
             for tally in report.tallies:
                 if (tally.axis, tally.size) == grid and tally.records:
@@ -294,6 +305,11 @@ class Pipeline:
                 yield first
 
 
+def _earlier(a: int | None, b: int | None) -> int | None:
+    """The earlier of two ends, where None is before all."""
+    return None if a is None or b is None else min(a, b)
+
+
 def recipes_of(jobs: Iterable[Job]) -> list[Recipe]:
     """One for each shape, with all kinds of windows that are made of its blocks."""
     windows: dict[Shape, set[WindowSpec]] = {}
@@ -303,4 +319,5 @@ def recipes_of(jobs: Iterable[Job]) -> list[Recipe]:
 
 
 SESSION = "session"
-_EVER = (1 << 63) - 1
+_EVER = (1 << 62) - 1
+_NEVER = -_EVER

@@ -19,6 +19,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from muntin.kernel.engine import run
+from muntin.kernel.sessions import compute_sessions_sql
 from muntin.kernel.statements import Windows, compute_sql
 from muntin.model import MARK, SIZE, TIME, Axis, Shape, Tally
 
@@ -35,6 +36,8 @@ class Recipe:
     separate: bool = False
 
     def sql(self, marked: bool) -> str:
+        if self.shape.gap is not None:
+            return compute_sessions_sql(self.shape, marked)
         return compute_sql(self.shape, self.windows, marked, self.separate)
 
 
@@ -62,6 +65,7 @@ class Computed:
     bad: int
     costs: dict[str, Cost]
     backwards: int = 0  # records whose sequence number is lower than one before
+    late: tuple[int, int] = (0, 0)  # records behind the mark, and how far behind stream time
 
 
 @dataclass
@@ -139,7 +143,8 @@ def compute(
     tallies = [t for axis, size in grids for t in ways[axis].tallies(source, axis, size)]
     backwards = sum(way.backwards for way in ways.values())
     bad = places.bad + backwards
-    return Computed(blocks, tuple(tallies), good.num_rows, bad, costs, backwards)
+    late = ways[TIME.column].behind()
+    return Computed(blocks, tuple(tallies), good.num_rows, bad, costs, backwards, late)
 
 
 @dataclass
@@ -151,6 +156,13 @@ class _Way:
     bad_times: Positions
     marks: Positions | None = None
     backwards: int = 0
+
+    def behind(self) -> tuple[int, int]:
+        """How many records are behind their mark, and the furthest from the stream time."""
+        if self.marks is None:
+            return 0, 0
+        late = self.marks > self.positions
+        return int(late.sum()), int((self.times - self.positions)[late].max())
 
     def tallies(self, source: str, axis: str, size: int) -> Iterable[Tally]:
         there = self.positions != _NONE
@@ -266,6 +278,7 @@ class Totals:
     records: int = 0
     bad: int = 0
     backwards: int = 0
+    late: tuple[int, int] = (0, 0)
 
     def add(self, piece: Computed) -> None:
         for shape, block in piece.blocks.items():
@@ -276,3 +289,4 @@ class Totals:
         self.records += piece.records
         self.bad += piece.bad
         self.backwards += piece.backwards
+        self.late = self.late[0] + piece.late[0], max(self.late[1], piece.late[1])

@@ -83,9 +83,8 @@ class _Plans:
         for relation, slot in slots.items():
             self._con.register(f"{name}_{relation}", slot)
         reads = ", ".join(f"{r} AS NOT MATERIALIZED (FROM {name}_{r})" for r in slots)
-        rest = f", {sql.removeprefix('WITH ')}" if sql.startswith("WITH ") else f" {sql}"
         try:
-            self._con.execute(f"PREPARE {name} AS WITH {reads}{rest}")
+            self._con.execute(f"PREPARE {name} AS {_with_sql(reads, sql)}")
         except duckdb.Error:
             self._drop(name, slots)
             raise
@@ -115,7 +114,7 @@ def describe(sql: str, columns: Mapping[str, str], relation: str) -> list[tuple[
     con = connection()
     fields = ", ".join(f"NULL::{kind} AS {quote(name)}" for name, kind in columns.items())
     empty = f"(SELECT {fields or 'NULL AS nothing'} LIMIT 0)"
-    rows = con.execute(f"DESCRIBE WITH {relation} AS {empty} {sql}").fetchall()
+    rows = con.execute(f"DESCRIBE {_with_sql(f'{relation} AS {empty}', sql)}").fetchall()
     return [(str(name), str(kind)) for name, kind, *_ in rows]
 
 
@@ -130,6 +129,12 @@ def aggregate_names() -> frozenset[str]:
     """Every function that DuckDB itself treats as an aggregate."""
     sql = "SELECT DISTINCT function_name FROM duckdb_functions() WHERE function_type='aggregate'"
     return frozenset(str(name) for (name,) in connection().execute(sql).fetchall())
+
+
+def _with_sql(relations: str, sql: str) -> str:
+    """The statement with more relations before those it defines itself."""
+    rest = f", {sql.removeprefix('WITH ')}" if sql.startswith("WITH ") else f" {sql}"
+    return f"WITH {relations}{rest}"
 
 
 def quote(name: str) -> str:

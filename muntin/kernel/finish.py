@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 
 from muntin.kernel.consolidate import Consolidation, Way, way_of
 from muntin.kernel.engine import run
+from muntin.kernel.sessions import finish_sessions
 from muntin.kernel.statements import finish_sql, order_sql
 from muntin.model import Job, Shape
 from muntin.windows.spec import WindowSpec
@@ -24,10 +25,10 @@ DueEnds = Mapping[str, Sequence[Ends]]  # job -> ends of its due windows, one li
 
 @dataclass(frozen=True)
 class Due:
-    """Windows to finish now, by job, and the position before which sessions are over."""
+    """Windows to finish now, by job; of sessions, those that end in `(after, upto]`."""
 
     ends: DueEnds = field(default_factory=dict)
-    sessions: Mapping[str, int] = field(default_factory=dict)
+    sessions: Mapping[str, tuple[int, int]] = field(default_factory=dict)
 
     def __bool__(self) -> bool:
         return bool(self.ends or self.sessions)
@@ -46,6 +47,8 @@ def finish(
     shape: Shape, jobs: Mapping[str, Job], blocks: pa.Table, due: Due
 ) -> dict[str, pa.Table]:
     """Rows of a shape's due windows from one key group, not yet ordered across key groups."""
+    if shape.gap is not None:
+        return finish_sessions(shape, jobs, blocks, due.sessions)
     found: dict[str, list[pa.Table]] = {}
     mine = {name: ends for name, ends in due.ends.items() if jobs[name].shape == shape}
     asked = sorted(_asked(jobs, mine), key=lambda a: (a.spec.length, a.spec.step))

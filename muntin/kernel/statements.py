@@ -20,7 +20,9 @@ from muntin.windows.spec import WindowSpec
 
 KEY_GROUPS = 256
 WINDOW = "__window"  # which of the job's windows, beside the user's columns
-WINDOW_END = "__end"  # the pane it ends before
+WINDOW_END = "__end"  # the pane it ends before; of a session, the position where it ends
+SESSION_START = "__started"
+SESSION_RECORDS = "__records"
 Windows = tuple[WindowSpec, ...]
 
 
@@ -63,13 +65,13 @@ def _compute_sql(
             f"CAST({not_before} AS BIGINT) AS not_before",
             f"CAST({index} AS TINYINT) AS part",
             *(f"CAST({key.sql} AS {key.type}) AS k{i}" for i, key in enumerate(shape.keys)),
-            *_sub_keys(shape, index),
-            *_cells(shape, index),
+            *sub_key_columns(shape, index),
+            *cell_columns(shape, index),
         ]
         late = None
         if marked:
             late = _after_mark_sql(shape, pane) if direct else _wanted_sql(shape, pane, windows)
-        wanted = [c for c in (shape.where, part.where, *_bounds_sql(shape), late) if c]
+        wanted = [c for c in (shape.where, part.where, *bounds_sql(shape), late) if c]
         where = f"\nWHERE {' AND '.join(f'({c})' for c in wanted)}" if wanted else ""
         selects.append(f"SELECT {', '.join(columns)}\nFROM {records}{where}\nGROUP BY ALL")
     return "\nUNION ALL\n".join(selects)
@@ -88,21 +90,21 @@ def ends_sql(spec: WindowSpec, pane: str) -> str:
     return f"unnest(range({first} + 1, {last} + 1)) * {spec.step} + {spec.length + spec.shift}"
 
 
-def _bounds_sql(shape: Shape) -> Iterator[str]:
+def bounds_sql(shape: Shape) -> Iterator[str]:
     if shape.begin is not None:
         yield f"{quote(shape.axis.column)} >= {shape.begin}"
     if shape.until is not None:
         yield f"{quote(shape.axis.column)} < {shape.until}"
 
 
-def _sub_keys(shape: Shape, index: int) -> Iterator[str]:
+def sub_key_columns(shape: Shape, index: int) -> Iterator[str]:
     for i, part in enumerate(shape.parts):
         if part.sub_key is not None:
             sql = part.sub_key if i == index else "NULL"
             yield f"CAST({sql} AS {part.sub_type}) AS s{i}"
 
 
-def _cells(shape: Shape, index: int) -> Iterator[str]:
+def cell_columns(shape: Shape, index: int) -> Iterator[str]:
     for i, part in enumerate(shape.parts):
         for cell in part.cells:
             yield f"CAST({cell.sql if i == index else 'NULL'} AS {cell.type}) AS {cell.name}"
@@ -135,19 +137,24 @@ def merge_sql(shape: Shape) -> str:
     return f"SELECT {keys}, {merged_cells(shape)}\nFROM blocks\nGROUP BY {keys}"
 
 
-def finish_sql(job: Job, consolidated: str) -> str:
-    """Windows to rows: cells become columns, then HAVING; ordering stays as o0…, k0…."""
+def finish_sql(job: Job, consolidated: str, carried: Sequence[str] = ()) -> str:
+    """Windows to rows: cells become columns, then HAVING; ordering stays as o0…, k0….
+
+    What is `carried` along of part 0 tells more of a window than its end.
+    """
     shape = job.shape
     tables = [f"consolidated AS (\n{consolidated}\n)"]
-    tables += [f"p{i} AS ({_finish_part_sql(job, i)})" for i in range(len(shape.parts))]
+    tables += [f"p{i} AS ({_finish_part_sql(job, i, carried)})" for i in range(len(shape.parts))]
     outputs = [f"CAST({o.sql} AS {o.type}) AS x{i}" for i, o in enumerate(job.outputs)]
     order = [f"{o.sql} AS o{i}" for i, o in enumerate(job.order)]
     ties = [f"p0.k{i} AS k{i}" for i in range(len(shape.keys))]
+    along = [f"p0.{name} AS {name}" for name in carried]
     joins = "".join(_join_sql(shape, i) for i in range(1, len(shape.parts)))
     having = f"\nWHERE {job.having}" if job.having else ""
     inner = (
         f"WITH {', '.join(tables)}\n"
-        f"SELECT p0.w AS w, {', '.join([*outputs, *order, *ties])}\nFROM p0{joins}{having}"
+        f"SELECT {', '.join(['p0.w AS w', *along, *outputs, *order, *ties])}\n"
+        f"FROM p0{joins}{having}"
     )
     if job.limit is None:
         return inner
@@ -161,9 +168,12 @@ def order_sql(job: Job) -> str:
     Only here do the columns get the names that the user gave them.
     """
     named = (f"x{i} AS {quote(o.name)}" for i, o in enumerate(job.outputs))
-    names = ", ".join([f"win AS {WINDOW}, w AS {WINDOW_END}", *named])
+    session = [f"started AS {SESSION_START}", f"records AS {SESSION_RECORDS}"]
+    along = [] if job.shape.gap is None else session
+    names = ", ".join([f"win AS {WINDOW}, w AS {WINDOW_END}", *along, *named])
     limit = "" if job.limit is None else f"\nQUALIFY {_rank_sql(job, 'w, win')} <= {job.limit}"
-    return f"SELECT {names}\nFROM rows{limit}\nORDER BY {', '.join(['w, win', *_ordering(job)])}"
+    order = ", ".join(["w, win", *(["started"] if along else []), *_ordering(job)])
+    return f"SELECT {names}\nFROM rows{limit}\nORDER BY {order}"
 
 
 @cache
@@ -184,12 +194,13 @@ def _one_zero_sql(index: int, key: Key) -> str:
     return f"k{index} + 0.0" if key.type in ("DOUBLE", "FLOAT") else f"k{index}"
 
 
-def _finish_part_sql(job: Job, index: int) -> str:
+def _finish_part_sql(job: Job, index: int, carried: Sequence[str]) -> str:
     part = job.shape.parts[index]
     keys = ["w", *key_names(job.shape)]
     finishes = [f"{f.sql} AS {f.name}" for f in job.finishes if f.part == index]
     columns = ", ".join([*keys, *finishes])
     if part.sub_key is None:
+        columns = ", ".join([*keys, *carried, *finishes])
         return f"SELECT {columns} FROM consolidated WHERE part = {index}"
     rows = f"SELECT *, s{index} AS sub{_ranks_sql(job.shape, index)} FROM consolidated"
     return f"SELECT {columns} FROM ({rows} WHERE part = {index}) GROUP BY {', '.join(keys)}"

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
+from muntin.kernel.compute import Recipe
 from muntin.kernel.consolidate import Way, consolidate_sql, way_of
-from muntin.kernel.statements import compute_sql, finish_sql, merge_sql, order_sql
+from muntin.kernel.sessions import finish_sessions_sql, merge_sessions_sql
+from muntin.kernel.statements import finish_sql, merge_sql, order_sql
 from muntin.language.durations import describe, describe_extent, describe_window
 from muntin.language.layout import laid_out
 from muntin.model import Format, Job, Part, Program, Shape, Stream
@@ -54,9 +56,14 @@ def explain_job(job: Job) -> str:
 
 
 def _statements(job: Job) -> Iterator[tuple[str, str]]:
-    compute = compute_sql(job.shape, job.windows, marked=False)
+    shape = job.shape
+    compute = Recipe(shape, job.windows).sql(marked=False)
     yield "compute: records to blocks, where records are read", compute
-    yield "merge: blocks to blocks, anywhere", merge_sql(job.shape)
+    if shape.gap is not None:
+        yield "merge: partial sessions to longer ones, anywhere", merge_sessions_sql(shape)
+        yield "finish: ended sessions to rows, in every key group", finish_sessions_sql(job)
+    else:
+        yield "merge: blocks to blocks, anywhere", merge_sql(shape)
     for spec in job.windows:
         which = f" ({describe_window(job.shape.axis, spec)})" if len(job.windows) > 1 else ""
         way = way_of(job.shape, spec, spec.overlap + 1)
@@ -67,6 +74,9 @@ def _statements(job: Job) -> Iterator[tuple[str, str]]:
 
 def _windows(job: Job) -> Iterator[str]:
     axis = job.shape.axis
+    if job.shape.gap is not None:
+        yield f"  session  over after {describe(job.shape.gap)} without a record of its key"
+        return
     yield f"  pane     {describe_extent(axis, job.shape.pane)}"
     yield "  windows"
     rows = []

@@ -11,8 +11,8 @@ import duckdb
 from sqlglot import exp
 
 from muntin.kernel.aggregates import stored
+from muntin.kernel.compute import Recipe
 from muntin.kernel.engine import describe
-from muntin.kernel.statements import compute_sql
 from muntin.language.calls import aggregates_in, is_aggregate
 from muntin.language.grouped import Groups
 from muntin.language.messages import reason
@@ -106,11 +106,21 @@ class _Query:
             until=over.until,
             gap=over.gap,
         )
+        if over.gap is not None:
+            self._check_session()
         job = Job(
             name, shape, over.windows, groups.finishes(), outputs, having_sql, order, self._limit()
         )
         self._check_compute(job)
         return job
+
+    def _check_session(self) -> None:
+        for clause in ("order", "limit"):
+            found = self._query.args.get(clause)
+            if found is not None:
+                words = "ORDER BY" if clause == "order" else "LIMIT"
+                message = f"{words} needs windows that keys share; each session is one key's own"
+                raise self._script.error(message, found, self._query)
 
     def _clause(self, name: str) -> exp.Expr | None:
         clause = self._query.args.get(name)
@@ -230,7 +240,7 @@ class _Query:
         """Each expression is known to DuckDB by now; their statement must be too."""
         columns = {c.name: c.type for c in self._stream.visible_columns()}
         try:
-            sql = compute_sql(job.shape, job.windows, marked=False)
+            sql = Recipe(job.shape, job.windows).sql(marked=False)
             describe(sql, columns | {job.shape.axis.column: "BIGINT"}, "records")
         except duckdb.Error as error:
             raise self._script.error(reason(error), self._query) from error

@@ -30,6 +30,7 @@ class Report:
     bad: int
     reached: dict[str, int]  # axis -> how far the source has come
     costs: dict[str, Cost]
+    late: tuple[int, int] = (0, 0)  # records behind the mark, and how far at most
     notes: tuple[str, ...] = ()
 
 
@@ -88,7 +89,16 @@ class _Reading:
         totals = self.totals
         tallies = tuple(Ledger(totals.tallies))
         reached, notes = self._clocks.reached(), tuple(self.notes)
-        return Report(source, tallies, totals.records, totals.bad, reached, totals.costs, notes)
+        return Report(
+            source,
+            tallies,
+            totals.records,
+            totals.bad,
+            reached,
+            totals.costs,
+            totals.late,
+            notes,
+        )
 
     def _tell_bad(self, message: str) -> None:
         """One bad row is told of; all are counted."""

@@ -183,12 +183,16 @@ def _merged(step: Step, shapes: Shapes, emitted: Mapping[str, Emitted]) -> Step:
         kept = {}
         for shape, blocks in _decoded(found).items():
             block = merge(shapes[shape], blocks)
-            kept[shape] = encode(without(block, emitted[shape]) if shape in emitted else block)
+            kept[shape] = encode(_needed(shapes[shape], block, emitted))
         reports = [report for _, item in found for report in item.reports]
         yield group, Kept(kept, reports, [error for _, item in found for error in item.errors])
 
     merged = step.mapPartitionsWithIndex(merge_group, preservesPartitioning=True)
     return merged.persist(StorageLevel.MEMORY_AND_DISK)
+
+
+def _needed(shape: Shape, block: pa.Table, emitted: Mapping[str, Emitted]) -> pa.Table:
+    return without(shape, block, emitted[shape.id]) if shape.id in emitted else block
 
 
 def _decoded(items: Sequence[tuple[int, Kept]]) -> dict[str, list[pa.Table]]:
@@ -214,17 +218,16 @@ def _answer(
         rows = finish(shapes[shape], jobs, pa.concat_tables(blocks), due)
         answer.rows |= {name: encode(table) for name, table in rows.items()}
     if save is not None and items:
-        answer.blocks = dict(_unsaved(*items[-1], save))
+        every = {job.shape.id: job.shape for job in jobs.values()}
+        answer.blocks = dict(_unsaved(every, *items[-1], save))
     return answer
 
 
 def _unsaved(
-    group: int, newest: Kept, emitted: Mapping[str, Emitted]
+    shapes: Shapes, group: int, newest: Kept, emitted: Mapping[str, Emitted]
 ) -> Iterator[tuple[str, bytes]]:
     for shape, data in newest.blocks.items():
-        if shape not in emitted:
-            yield shape, data
-            continue
-        left = without(decode(data, f"shape {shape}, key group {group}"), emitted[shape])
+        block = decode(data, f"shape {shape}, key group {group}")
+        left = _needed(shapes[shape], block, emitted)
         if left.num_rows:
             yield shape, encode(left)
