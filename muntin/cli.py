@@ -6,7 +6,7 @@ import json
 import sys
 import time
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, cast
 
 import typer
 from rich.console import Console
@@ -21,7 +21,9 @@ from muntin.language.explain import explain as explain_program
 from muntin.model import Program
 from muntin.output import OutputFormat, RowWriter, late_text
 from muntin.pipeline import Pipeline
+from muntin.store.checkpoint import choices_in
 from muntin.store.results import Results
+from muntin.windows.choice import Sharing
 
 app = typer.Typer(
     help="Standing questions over logs, answered window by window.",
@@ -38,9 +40,16 @@ _FOLLOW_SECONDS = 0.5
 
 
 @app.command()
-def explain(file: SqlFile) -> None:
-    """Print each job's plan: pane, cells and the SQL of every stage."""
-    typer.echo(explain_program(programs.load(file)))
+def explain(
+    file: SqlFile,
+    state: Annotated[
+        Path | None, typer.Option(help="A state folder: show what its last run has chosen.")
+    ] = None,
+) -> None:
+    """Print each job's plan: windows, pane, cells and the SQL of every stage."""
+    program = programs.load(file)
+    choices = choices_in(state, program) if state is not None else {}
+    typer.echo(explain_program(program, choices))
 
 
 @app.command("try")
@@ -71,15 +80,20 @@ def run(
     idle: Annotated[
         str, typer.Option(help="A source silent for this long holds no window back.")
     ] = "10s",
+    sharing: Annotated[
+        str, typer.Option(help="How windows are computed: auto, shared or separate.")
+    ] = "auto",
     summary: Annotated[Path | None, typer.Option(help="Write totals here as JSON.")] = None,
 ) -> None:
     """Run all jobs on Spark; results go to Delta tables under the state folder."""
     seconds = _duration(for_, "--for") if for_ else None
     idle_seconds = _duration(idle, "--idle")
+    if sharing not in ("auto", "shared", "separate"):
+        raise InputError(f"--sharing is auto, shared or separate, not '{sharing}'")
     program = programs.load(file)
     from muntin.spark.console import RunOptions, run_program
 
-    settings = RunOptions(state, master, once, seconds, idle_seconds)
+    settings = RunOptions(state, master, once, seconds, idle_seconds, cast(Sharing, sharing))
     totals = run_program(_chosen(program, None), settings, _err)
     if summary is not None:
         _write(summary, json.dumps(totals, indent=2) + "\n")
@@ -103,7 +117,7 @@ def results(
     while follow:
         time.sleep(_FOLLOW_SECONDS)
         newest = max(rows.column("window_end").cast("int64").to_pylist(), default=0)
-        more = store.read(job, after_us=newest)
+        more = store.read(job, after=newest)
         if more.num_rows:
             writer.write(job, more)
             rows = more

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 import pyarrow as pa
 
 from muntin.emission import JobWindows
-from muntin.kernel.compute import Recipe
+from muntin.kernel.compute import Cost, Recipe
 from muntin.kernel.finish import Due, finish, order
 from muntin.kernel.merge import Emitted, merge, without
 from muntin.logs.chunks import PIECE_BYTES
@@ -16,6 +16,7 @@ from muntin.logs.records import Report, read_lane
 from muntin.logs.tail import BATCH_BYTES, Lane, Tail
 from muntin.model import Job, Program, Result, Stream
 from muntin.pipeline import Answer, Pipeline
+from muntin.windows.choice import Sharing
 
 
 def ignore(_: object) -> None:
@@ -46,9 +47,15 @@ class InlineCollection:
 
     def answer(self, due: Due, save: object = None) -> Answer:
         rows: dict[str, pa.Table] = {}
+        costs: dict[str, Cost] = {}
         for shape, block in self._blocks.items():
-            rows |= finish(self._shapes[shape], self._jobs, block, due)
-        return Answer({name: order(self._jobs[name], [found]) for name, found in rows.items()})
+            started = time.perf_counter()
+            found = finish(self._shapes[shape], self._jobs, block, due)
+            if found:
+                costs[shape] = Cost(0, block.num_rows, time.perf_counter() - started)
+            rows |= found
+        ordered = {name: order(self._jobs[name], [found]) for name, found in rows.items()}
+        return Answer(ordered, costs=costs)
 
     def forget(self, emitted: Mapping[str, Emitted]) -> None:
         for shape, block in self._blocks.items():
@@ -67,6 +74,7 @@ def windows_inline(
     done: Callable[[Pipeline], None] = ignore,
     batch_bytes: int = BATCH_BYTES,
     piece_bytes: int = PIECE_BYTES,
+    sharing: Sharing = "auto",
 ) -> Iterator[JobWindows]:
     """The windows of every job as they leave; each pipeline is handed to `done` at its end."""
     for stream in program.streams.values():
@@ -74,7 +82,7 @@ def windows_inline(
         if not jobs:
             continue
         tail = Tail(stream, False, (), batch_bytes, piece_bytes, tasks=batch_bytes)
-        pipeline = Pipeline(stream, jobs, InlineCollection(stream, jobs), follow=False)
+        pipeline = Pipeline(stream, jobs, InlineCollection(stream, jobs), False, sharing=sharing)
         yield from _drain(tail, pipeline, note)
         done(pipeline)
 

@@ -17,22 +17,24 @@ from typing import Protocol
 import pyarrow as pa
 
 from muntin.emission import Emission, JobWindows, Kind, sessions
-from muntin.kernel.compute import Recipe
+from muntin.kernel.compute import Cost, Recipe
 from muntin.kernel.finish import Due
 from muntin.kernel.merge import Emitted
 from muntin.logs.records import Report
 from muntin.logs.tail import Batch, Lane
 from muntin.model import TIME, Job, Score, Shape, Stream
+from muntin.windows.choice import Choice, Measured, Sharing, choose
 from muntin.windows.ledger import Ledger
 from muntin.windows.spec import WindowSpec
 
 
 @dataclass
 class Answer:
-    """Ordered rows of due windows, by job, and encoded blocks by shape."""
+    """Ordered rows of due windows by job, and by shape encoded blocks and what merging took."""
 
     rows: dict[str, pa.Table] = field(default_factory=dict)
     blocks: dict[str, list[bytes]] = field(default_factory=dict)
+    costs: dict[str, Cost] = field(default_factory=dict)
 
 
 class Collection(Protocol):
@@ -78,6 +80,7 @@ class Progress:
     """Where the last window of a job and kind ended, as a position."""
     ledger: Ledger = field(default_factory=Ledger)
     late: dict[str, Lateness] = field(default_factory=dict)
+    choices: dict[str, Choice] = field(default_factory=dict)
     records: int = 0
     bad: int = 0
     bytes: int = 0
@@ -95,6 +98,7 @@ class Pipeline:
         follow: bool,
         idle_seconds: float = 10.0,
         progress: Progress | None = None,
+        sharing: Sharing = "auto",
     ) -> None:
         self.stream = stream
         self.jobs = {job.name: job for job in jobs}
@@ -103,7 +107,9 @@ class Pipeline:
         self._follow = follow
         self._idle_seconds = idle_seconds
         self._shapes = {job.shape.id: job.shape for job in jobs}
-        self._recipes = recipes_of(jobs)
+        self._sharing = sharing
+        self._windows = {recipe.shape.id: recipe.windows for recipe in recipes_of(jobs)}
+        self._measured: dict[str, Measured] = {}
 
     @property
     def slack_us(self) -> int | None:
@@ -119,7 +125,16 @@ class Pipeline:
         return counted or self.slack_us is not None
 
     def recipes(self) -> list[Recipe]:
-        return self._recipes
+        return [
+            Recipe(shape, self._windows[id_], self._choice(shape).separate)
+            for id_, shape in self._shapes.items()
+        ]
+
+    def _choice(self, shape: Shape) -> Choice:
+        if shape.gap is not None:
+            return Choice(False, "sessions have no panes to share")
+        forced = Choice(self._sharing == "separate", "as the setting says")
+        return forced if self._sharing != "auto" else self.progress.choices.get(shape.id, Choice())
 
     def read(self, batch: Batch, now: float) -> tuple[str, ...]:
         """Reads a batch into the collection; returns what the user should know."""
@@ -130,7 +145,7 @@ class Pipeline:
         self.progress.bytes += batch.bytes
         self.take(reports, now)
         notes = [note for report in reports for note in report.notes]
-        return (*batch.notes, *dict.fromkeys(notes))
+        return (*batch.notes, *dict.fromkeys(notes), *self._choose())
 
     def take(self, reports: Sequence[Report], now: float) -> None:
         """Notes what was read."""
@@ -143,6 +158,8 @@ class Pipeline:
             self.progress.bad += report.bad
             self._count_late(report)
             self.progress.ledger.add(report.tallies)
+            for shape, cost in report.costs.items():
+                self._measure(self._shapes[shape], report, cost)
 
     def emit(
         self, now: float, final: bool, save: bool = False, behind: frozenset[str] = frozenset()
@@ -165,8 +182,38 @@ class Pipeline:
             answer.blocks,
         )
         self.progress.windows += sum(len(windows.counts) for windows in emission.windows)
+        for shape, cost in answer.costs.items():
+            seen = self._measured.get(shape, Measured())
+            self._measured[shape] = seen.merged(cost.rows, cost.seconds)
         self._forget(emitted)
         return emission
+
+    def _measure(self, shape: Shape, report: Report, cost: Cost) -> None:
+        """What computing one lane says about the shape."""
+        separate = self._choice(shape).separate
+        windows = self._windows[shape.id]
+        grid = shape.axis.column, shape.pane
+        panes = sum(1 for tally in report.tallies if (tally.axis, tally.size) == grid)
+        groupings = sum(window.overlap for window in windows) if separate else 1
+        rows = 0 if separate else cost.rows
+        seen = self._measured.get(shape.id, Measured())
+        self._measured[shape.id] = seen.computed(panes, cost.records, rows, groupings, cost.seconds)
+
+    def _choose(self) -> Iterator[str]:
+        """Decides anew how windows are computed from the next batch on; tells of changes.
+
+        Windows hold rows of panes and rows of their own alike, so nothing has to be moved.
+        """
+        for id_, shape in self._shapes.items():
+            before = self._choice(shape)
+            seen = self._measured.get(id_, Measured())
+            after = choose(self._windows[id_], seen, before, self._sharing)
+            if shape.gap is None:
+                self.progress.choices[id_] = after
+            if shape.gap is None and after.separate != before.separate:
+                names = ", ".join(job.name for job in self.jobs.values() if job.shape == shape)
+                way = "separate state for each window" if after.separate else "shared partials"
+                yield f"job {names} goes on with {way}: {after.reason}"
 
     def _windows_of(self, name: str, due: Due, rows: pa.Table) -> JobWindows:
         job = self.jobs[name]

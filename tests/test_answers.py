@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from muntin.inline import windows_inline
 from muntin.model import Result
 from muntin.program import sql
+from muntin.windows.choice import Sharing
 from tests.oracle import AGGREGATES, Question, Record, Window, same, write_logs
 
 if TYPE_CHECKING:
@@ -26,7 +27,7 @@ records = st.lists(
             "t": st.integers(-200, 400),
             "k": texts,
             "s": texts,
-            "n": st.one_of(st.none(), st.integers(-5, 5), st.just(2**60 + 1)),
+            "n": st.one_of(st.none(), st.integers(-5, 5), st.just(2**55 + 1)),
             "x": st.one_of(st.none(), st.integers(-40, 40).map(lambda v: v / 4)),
         }
     ),
@@ -82,19 +83,31 @@ def _plain(value: Any) -> Any:
     return dict(value) if isinstance(value, list) else value
 
 
-def inline_rows(text: str, batch: int, piece: int) -> list[tuple[Any, ...]]:
-    leaving = windows_inline(sql(text), batch_bytes=batch, piece_bytes=piece)
+def inline_rows(
+    text: str, batch: int, piece: int, sharing: Sharing = "auto"
+) -> list[tuple[Any, ...]]:
+    leaving = windows_inline(sql(text), batch_bytes=batch, piece_bytes=piece, sharing=sharing)
     return rows_of(result for windows in leaving for result in windows.results())
 
 
 @settings(max_examples=150)
-@given(question=questions(), logs=sources, batch=st.integers(1, 3000), piece=st.integers(1, 1500))
+@given(
+    question=questions(),
+    logs=sources,
+    batch=st.integers(1, 3000),
+    piece=st.integers(1, 1500),
+    sharing=st.sampled_from(["auto", "shared", "separate"]),
+)
 def test_inline_equals_a_plain_query(
-    question: Question, logs: dict[str, Sequence[Record]], batch: int, piece: int
+    question: Question,
+    logs: dict[str, Sequence[Record]],
+    batch: int,
+    piece: int,
+    sharing: Sharing,
 ) -> None:
     with tempfile.TemporaryDirectory() as folder:
         write_logs(Path(folder), logs)
-        found = inline_rows(question.muntin(Path(folder)), batch, piece)
+        found = inline_rows(question.muntin(Path(folder)), batch, piece, sharing)
     assert same(found, question.answer(logs)), (found, question.answer(logs))
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 
 from muntin.kernel.compute import Recipe
 from muntin.kernel.consolidate import Way, consolidate_sql, way_of
@@ -11,15 +11,17 @@ from muntin.kernel.statements import finish_sql, merge_sql, order_sql
 from muntin.language.durations import describe, describe_extent, describe_window
 from muntin.language.layout import laid_out
 from muntin.model import Format, Job, Part, Program, Shape, Stream
+from muntin.windows.choice import Choice
 
 _Row = tuple[str, ...]
 
 
-def explain(program: Program) -> str:
-    """Each stream, and each job with its pane, cells and statements."""
+def explain(program: Program, choices: Mapping[str, Choice] | None = None) -> str:
+    """Each stream, and each job with its windows, cells and statements."""
+    chosen = choices or {}
     parts = [
         *map(explain_stream, program.streams.values()),
-        *map(explain_job, program.jobs.values()),
+        *(explain_job(job, chosen.get(job.shape.id)) for job in program.jobs.values()),
     ]
     return "\n".join(parts)
 
@@ -39,11 +41,12 @@ def explain_stream(stream: Stream) -> str:
     return "\n".join([*lines, ""])
 
 
-def explain_job(job: Job) -> str:
+def explain_job(job: Job, choice: Choice | None = None) -> str:
     shape = job.shape
     lines = [
         f"JOB {job.name} on {job.stream}",
         *_windows(job),
+        *_sharing(job, choice),
         *([f"  filter   {shape.where}"] if shape.where else []),
         *_keys(shape),
         *(line for index, part in enumerate(shape.parts) for line in _cells(index, part)),
@@ -86,6 +89,13 @@ def _windows(job: Job) -> Iterator[str]:
         way = way_of(job.shape, spec, spec.overlap + 1)
         rows.append((describe_window(axis, spec), f"{panes}, {step}", f"{way}: {_WAYS[way]}"))
     yield from _table(rows)
+
+
+def _sharing(job: Job, choice: Choice | None) -> Iterator[str]:
+    if job.shape.gap is None:
+        made = "separate state for each window" if choice and choice.separate else "shared partials"
+        reason = choice.reason if choice else "decided anew while running, by what is measured"
+        yield f"  sharing  {made}: {reason}"
 
 
 _WAYS = {

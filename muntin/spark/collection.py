@@ -9,6 +9,7 @@ executor ends the run, which starts again from its checkpoint.
 from __future__ import annotations
 
 import pickle
+import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -19,7 +20,7 @@ from pyspark.sql import DataFrame
 
 from muntin.errors import MuntinError
 from muntin.kernel.block import decode, encode
-from muntin.kernel.compute import Recipe
+from muntin.kernel.compute import Cost, Recipe
 from muntin.kernel.finish import Due, finish, order
 from muntin.kernel.merge import Emitted, merge, split, without
 from muntin.logs.chunks import WorkOrder
@@ -51,6 +52,7 @@ class GroupAnswer:
 
     rows: Blocks = field(default_factory=dict)
     blocks: Blocks = field(default_factory=dict)
+    costs: dict[str, Cost] = field(default_factory=dict)
 
 
 Step = RDD[tuple[int, Kept]]
@@ -117,12 +119,16 @@ class SparkCollection:
         answers = self._union(steps).mapPartitions(answer).collect()
         rows: dict[str, list[pa.Table]] = {}
         blocks: dict[str, list[bytes]] = {}
+        costs: dict[str, Cost] = {}
         for group in answers:
             for name, data in group.rows.items():
                 rows.setdefault(name, []).append(decode(data, f"rows of job {name}"))
-            for name, data in group.blocks.items():
-                blocks.setdefault(name, []).append(data)
-        return Answer({name: order(jobs[name], found) for name, found in rows.items()}, blocks)
+            for shape, data in group.blocks.items():
+                blocks.setdefault(shape, []).append(data)
+            for shape, cost in group.costs.items():
+                costs[shape] = costs.get(shape, Cost()) + cost
+        ordered = {name: order(jobs[name], found) for name, found in rows.items()}
+        return Answer(ordered, blocks, costs)
 
     def forget(self, emitted: Mapping[str, Emitted]) -> None:
         self._emitted = dict(emitted)
@@ -215,7 +221,10 @@ def _answer(
     shapes = {jobs[name].shape.id: jobs[name].shape for name in (*due.ends, *due.sessions)}
     wanted = [(g, Kept({s: b for s, b in k.blocks.items() if s in shapes})) for g, k in items]
     for shape, blocks in _decoded(wanted).items():
-        rows = finish(shapes[shape], jobs, pa.concat_tables(blocks), due)
+        block = pa.concat_tables(blocks)
+        started = time.perf_counter()
+        rows = finish(shapes[shape], jobs, block, due)
+        answer.costs[shape] = Cost(0, block.num_rows, time.perf_counter() - started)
         answer.rows |= {name: encode(table) for name, table in rows.items()}
     if save is not None and items:
         every = {job.shape.id: job.shape for job in jobs.values()}

@@ -21,6 +21,7 @@ from muntin.model import Program
 from muntin.output import late_text, window_text
 from muntin.spark.context import start_context
 from muntin.spark.runner import Settings, SparkRun, Step, Summary
+from muntin.windows.choice import Sharing
 
 
 @dataclass(frozen=True)
@@ -32,6 +33,7 @@ class RunOptions:
     once: bool
     seconds: float | None
     idle_seconds: float
+    sharing: Sharing = "auto"
 
 
 def run_program(program: Program, options: RunOptions, console: Console) -> dict[str, Any]:
@@ -39,7 +41,11 @@ def run_program(program: Program, options: RunOptions, console: Console) -> dict
     with console.status("starting Spark"):
         context = start_context(options.master)
     settings = Settings(
-        options.state, not options.once, options.idle_seconds, seconds=options.seconds
+        options.state,
+        not options.once,
+        options.idle_seconds,
+        seconds=options.seconds,
+        sharing=options.sharing,
     )
     run = SparkRun(program, context, settings)
     try:

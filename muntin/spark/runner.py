@@ -24,6 +24,7 @@ from muntin.pipeline import Pipeline, Progress
 from muntin.spark.collection import SparkCollection
 from muntin.spark.journal import Journal
 from muntin.store.checkpoint import locked
+from muntin.windows.choice import Sharing
 
 _POLL_SECONDS = 0.1
 
@@ -37,6 +38,7 @@ class Settings:
     idle_seconds: float = 10.0
     batch_bytes: int = BATCH_BYTES
     seconds: float | None = None
+    sharing: Sharing = "auto"
 
 
 @dataclass(frozen=True)
@@ -98,6 +100,7 @@ class StreamRun:
             settings.follow,
             settings.idle_seconds,
             self._journal.progress,
+            settings.sharing,
         )
         self.tail = Tail(
             stream,

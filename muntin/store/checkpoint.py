@@ -23,9 +23,10 @@ import pyarrow as pa
 from muntin.errors import StateError
 from muntin.kernel.block import decode, encode
 from muntin.logs.tail import FilePosition
-from muntin.model import Tally
+from muntin.model import Program, Tally
 from muntin.pipeline import Lateness, Progress, Source
 from muntin.store import delta
+from muntin.windows.choice import Choice
 from muntin.windows.ledger import Ledger
 
 VERSION = 2
@@ -91,6 +92,15 @@ class Checkpoint:
         return saved
 
 
+def choices_in(state: Path, program: Program) -> dict[str, Choice]:
+    """How the last run in a state folder computed the windows of each shape."""
+    found: dict[str, Choice] = {}
+    for stream in program.streams:
+        saved = Checkpoint(state, stream).load(())
+        found |= saved.progress.choices if saved is not None else {}
+    return found
+
+
 @contextmanager
 def locked(state: Path) -> Iterator[None]:
     """Holds a state folder for this process alone."""
@@ -120,6 +130,7 @@ def _progress_json(saved: Saved) -> bytes:
             "sources": {name: source.reached for name, source in p.sources.items()},
             "emitted": [[job, kind, end] for (job, kind), end in p.emitted.items()],
             "ledger": [asdict(tally) for tally in p.ledger],
+            "choices": {shape: asdict(choice) for shape, choice in p.choices.items()},
             "late": {name: asdict(late) for name, late in p.late.items()},
             "totals": [p.records, p.bad, p.bytes, p.windows],
         }
@@ -136,6 +147,7 @@ def _parse_progress(data: bytes) -> Saved:
         sources={name: Source(reached) for name, reached in read["sources"].items()},
         emitted={(job, kind): end for job, kind, end in read["emitted"]},
         ledger=Ledger(Tally(**tally) for tally in read["ledger"]),
+        choices={shape: Choice(**choice) for shape, choice in read["choices"].items()},
         late={name: Lateness(**late) for name, late in read["late"].items()},
         records=records,
         bad=bad,

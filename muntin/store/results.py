@@ -42,7 +42,7 @@ class Results:
             return []
         return sorted(path.name for path in self._folder.iterdir() if delta.exists(path))
 
-    def read(self, job: str, latest: bool = False, after_us: int | None = None) -> pa.Table:
+    def read(self, job: str, latest: bool = False, after: int | None = None) -> pa.Table:
         """Rows of a job by window, in the order they were emitted."""
         path = self._folder / job
         if not delta.exists(path):
@@ -50,14 +50,15 @@ class Results:
             raise InputError(
                 f"no results of job '{job}' in {self._folder.parent}; there are: {known}"
             )
-        where = "TRUE"
+        where = ""
         if latest:
-            where = "window_end = (SELECT max(window_end) FROM stored)"
-        elif after_us is not None:
-            where = f"window_end > make_timestamptz({after_us})"
+            where = "QUALIFY window_end = max(window_end) OVER (PARTITION BY window_name)"
+        elif after is not None:
+            times = pa.types.is_timestamp(delta.schema(path).field("window_end").type)
+            where = f"WHERE window_end > {f'make_timestamptz({after})' if times else after}"
         # Rows of a window lie in one file, in their order.
         rows = "SELECT * EXCLUDE (file_row_number) FROM stored"
-        return delta.read(path, f"{rows} WHERE {where} ORDER BY window_end, file_row_number")
+        return delta.read(path, f"{rows} {where} ORDER BY window_end, file_row_number")
 
 
 def _require_same_types(job: str, path: Path, known: pa.Schema, wanted: pa.Schema) -> None:

@@ -36,6 +36,7 @@ JOB hot on clicks
   windows
     1 hour every 10 minutes  6 panes, the next 1 pane later  remove: panes that enter are added, \
 panes that leave are removed
+  sharing  shared partials: decided anew while running, by what is measured
   filter   "n" > 0
   keys
     k0  VARCHAR  = "product"

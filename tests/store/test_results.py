@@ -19,6 +19,7 @@ def rows(windows: range, size: int) -> pa.Table:
     ends = [START + timedelta(minutes=w) for w in windows for _ in range(size)]
     return pa.table(
         {
+            "window_name": ["1 minute"] * len(ends),
             "window_end": pa.array(ends, pa.timestamp("us", "UTC")),
             "n": [size - i for _ in windows for i in range(size)],
         }
@@ -33,7 +34,7 @@ def test_order_survives_many_batches_and_large_windows(tmp_path: Path) -> None:
     assert [r["n"] for r in found] == list(range(150, 0, -1)) * 8
     assert [r["n"] for r in store.read("top", latest=True).to_pylist()] == list(range(150, 0, -1))
     after = int((START + timedelta(minutes=5)).timestamp()) * 1_000_000
-    assert store.read("top", after_us=after).num_rows == 300
+    assert store.read("top", after=after).num_rows == 300
 
 
 def test_batches_count_once_for_each_stream(tmp_path: Path) -> None:
