@@ -23,6 +23,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from muntin.kernel.dense import NotDenseError, dense_windows
 from muntin.kernel.engine import run
 from muntin.kernel.statements import (
     cells_of,
@@ -90,6 +91,7 @@ class Consolidation:
     shape: Shape
     blocks: pa.Table
     merges: Merges = field(default_factory=Merges)
+    dense: bool = True  # whether matrices may be used where they fit
 
     def __post_init__(self) -> None:
         in_panes = pc.equal(self.blocks.column("spec"), 0)
@@ -108,6 +110,9 @@ class Consolidation:
         base = self._base(spec, ends, way)
         if again and way is not Way.PANES:
             table = base.table()
+            wanted = pa.schema([("w", pa.int64()), *(self.blocks.schema.field(n) for n in
+                                                     table.column_names[1:])])  # fmt: skip
+            table = table.cast(wanted)
             self._remember(spec, table)
             base = _read(table, base.doing)
         return self._with_others(spec, ends, base)
@@ -116,7 +121,15 @@ class Consolidation:
         doing = f"windows up to pane {ends[-1]}"
         if way is Way.SHARE:
             return self._shared(spec, ends, doing)
-        tables = {"blocks": self._inside(self._panes, spec, ends), "due": _due(ends)}
+        blocks = self._inside(self._panes, spec, ends)
+        if self.dense and way in (Way.REMOVE, Way.STACKS):
+            try:
+                found = dense_windows(self.shape, blocks, spec, ends, exact=way is Way.REMOVE)
+            except NotDenseError:
+                pass  # the statement does it
+            else:
+                return _read(found, doing)
+        tables = {"blocks": blocks, "due": _due(ends)}
         return Relation(consolidate_sql(self.shape, spec, way), tables, doing)
 
     def _inside(self, blocks: pa.Table, spec: WindowSpec, ends: Sequence[int]) -> pa.Table:
