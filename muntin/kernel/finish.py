@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 from muntin.kernel.consolidate import Consolidation, Way, way_of
 from muntin.kernel.engine import run
 from muntin.kernel.sessions import finish_sessions
-from muntin.kernel.statements import finish_sql, order_sql
+from muntin.kernel.statements import finish_sql, order_sql, row_names
 from muntin.model import Job, Shape
 from muntin.windows.spec import WindowSpec
 
@@ -56,7 +56,7 @@ def finish(
     for number, each in enumerate(asked):
         larger = asked[number + 1 :]
         again = any(way_of(shape, a.spec, len(a.ends)) is Way.SHARE for a in larger)
-        slices = [each.ends] if again else _slices(blocks, each.spec, each.ends)
+        slices = [each.ends] if again else _slices(shape, blocks, each.spec, each.ends)
         for ends in slices:
             windows = consolidation.windows(each.spec, ends, again)
             for name, which, wanted in each.jobs:
@@ -86,9 +86,22 @@ def order(job: Job, rows: Sequence[pa.Table]) -> pa.Table:
     return run(order_sql(job), {"rows": pa.concat_tables(rows)}, doing)
 
 
-def _slices(block: pa.Table, spec: WindowSpec, ends: Ends) -> Iterator[Ends]:
+def _slices(shape: Shape, block: pa.Table, spec: WindowSpec, ends: Ends) -> Iterator[Ends]:
     panes = max(1, pc.count_distinct(block.column("pane")).as_py())
-    expanded = max(1, block.num_rows * spec.overlap * spec.step // panes)
-    count = max(1, ROWS_AT_ONCE // expanded)
+    rows = block.num_rows * spec.overlap * spec.step // panes
+    if way_of(shape, spec, len(ends)) is not Way.SHARE:  # partials are merged on the way
+        rows = min(rows, _different(block, row_names(shape)))
+    count = max(1, ROWS_AT_ONCE // max(1, rows))
     for start in range(0, len(ends), count):
         yield ends[start : start + count]
+
+
+def _different(block: pa.Table, names: Sequence[str]) -> int:
+    """How many rows of a window can differ, at most."""
+    found = 1
+    for name in names:
+        try:
+            found *= max(1, int(pc.count_distinct(block.column(name), mode="all").as_py()))
+        except pa.ArrowNotImplementedError:  # of structs, for example
+            return block.num_rows
+    return found

@@ -38,18 +38,43 @@ def merge(shape: Shape, blocks: Sequence[pa.Table]) -> pa.Table:
     return run(sql, tables, f"merging {len(blocks)} blocks of {shape.stream}")
 
 
+def gather(shape: Shape, blocks: Sequence[pa.Table]) -> pa.Table:
+    """One block with the rows of all, merged only if that leaves clearly fewer.
+
+    Pieces of a log that follow each other share few panes, and so have hardly a row in common.
+    """
+    if len(blocks) == 1 or shape.gap is not None:
+        return merge(shape, blocks)
+    panes = [pc.unique(block.column("pane")) for block in blocks]
+    different = len(pc.unique(pa.chunked_array(panes)))
+    if sum(map(len, panes)) > _WORTH_MERGING * different:
+        return merge(shape, blocks)
+    return pa.concat_tables(blocks)
+
+
 def split(shape: Shape, block: pa.Table, groups: int) -> dict[int, pa.Table]:
     """The block's rows by key group; groups without rows are absent."""
     if groups == 1 or not shape.keys:
         return {0: block}
-    sql = f"SELECT {key_group_sql(shape, groups)} AS g FROM blocks"
-    group = run(sql, {"blocks": block}, f"splitting a block of {shape.stream}").column("g")
+    group = _key_groups(shape, block, groups)
     found = {}
     for g in range(groups):
         rows = block.filter(pc.equal(group, g))
         if rows.num_rows:
             found[g] = rows
     return found
+
+
+def _key_groups(shape: Shape, block: pa.Table, groups: int) -> pa.ChunkedArray:
+    """The key group of every row; a key that is there once is hashed once."""
+    doing, sql = f"splitting a block of {shape.stream}", key_group_sql(shape, groups)
+    if len(shape.keys) > 1 or not pa.types.is_string(block.schema.field("k0").type):
+        return run(f"SELECT {sql} AS g FROM blocks", {"blocks": block}, doing).column("g")
+    keys = block.column("k0").combine_chunks().dictionary_encode(null_encoding="encode")
+    of_keys = run(
+        f"SELECT {sql} AS g FROM keys", {"keys": pa.table({"k0": keys.dictionary})}, doing
+    )
+    return of_keys.column("g").take(keys.indices)
 
 
 def without(shape: Shape, block: pa.Table, emitted: Emitted) -> pa.Table:
@@ -64,4 +89,5 @@ def without(shape: Shape, block: pa.Table, emitted: Emitted) -> pa.Table:
     return block.filter(needed)
 
 
+_WORTH_MERGING = 1.5  # panes of all blocks, for each different one
 _ANCIENT = -(1 << 62)

@@ -10,7 +10,7 @@ import pyarrow as pa
 from muntin.errors import BadRowError, InputError
 from muntin.kernel.compute import Clocks, Cost, Recipe, Totals, compute
 from muntin.kernel.engine import run
-from muntin.kernel.merge import merge
+from muntin.kernel.merge import gather, merge
 from muntin.logs.chunks import LINE, PIECE_BYTES, Chunk, WorkOrder, read_chunks
 from muntin.logs.formats import Wanted, needed_columns, records_sql, sizes_sql
 from muntin.model import POSITION, SIZE, SOURCE_COLUMN, Stream, Tally
@@ -80,10 +80,13 @@ class _Reading:
                 )
             self.totals.add(done)
             if any(len(found) > _BLOCKS_AT_MOST for found in self.totals.blocks.values()):
-                self.totals.blocks = {shape: [block] for shape, block in self.blocks().items()}
+                self.totals.blocks = {
+                    shape: [merge(self._shapes[shape], found)]
+                    for shape, found in self.totals.blocks.items()
+                }
 
     def blocks(self) -> dict[str, pa.Table]:
-        return {shape: merge(self._shapes[shape], b) for shape, b in self.totals.blocks.items()}
+        return {shape: gather(self._shapes[shape], b) for shape, b in self.totals.blocks.items()}
 
     def report(self, source: str) -> Report:
         totals = self.totals
