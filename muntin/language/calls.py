@@ -58,6 +58,13 @@ def aggregates_in(node: exp.Expr, scope: Scope, before: int | None = None) -> It
             yield part
 
 
+def check_one_record(node: exp.Expr, scope: Scope, what: str) -> None:
+    """Refuses what one record alone cannot tell."""
+    for part in node.walk():
+        if is_aggregate(part) or isinstance(part, exp.Query | exp.Window | exp.Star):
+            raise scope.script.error(f"{what} is told by one record alone", part, node)
+
+
 def call_of(node: exp.Expr, scope: Scope, before: int | None = None) -> Call:
     """The call that an aggregate is, with arguments that DuckDB can evaluate on a record."""
     function = node.this if isinstance(node, exp.Filter) else node

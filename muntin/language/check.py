@@ -15,7 +15,7 @@ from sqlglot import exp
 from muntin.errors import LanguageError
 from muntin.kernel.engine import describe, quote
 from muntin.language import dialect
-from muntin.language.calls import is_aggregate
+from muntin.language.calls import check_one_record
 from muntin.language.messages import nearest, reason
 from muntin.language.over import duration_of, over_of
 from muntin.language.queries import job_of, table_of
@@ -79,10 +79,9 @@ class _Checker:
                 return usual
             message = "expected TIMESTAMP and a column or expression that tells the time"
             raise LanguageError(message, self.script.text, int(node.args["end"]) + 1)
-        for part in timestamp.walk():
-            if is_aggregate(part) or isinstance(part, exp.Query | exp.Window | exp.Star):
-                raise self.script.error("TIMESTAMP is told by one record alone", part, timestamp)
-        sql, kind = Scope(self.script, stream, stream.columns).bound(timestamp)
+        scope = Scope(self.script, stream, stream.columns)
+        check_one_record(timestamp, scope, "TIMESTAMP")
+        sql, kind = scope.bound(timestamp)
         if not (is_number(kind) or is_time(kind) or kind == "VARCHAR"):
             message = f"TIMESTAMP is of type {kind}; expected a timestamp, text or a number"
             raise self.script.error(message, timestamp)

@@ -5,16 +5,16 @@ The parser only recognises; `check` decides what is meant and whether it can be 
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeGuard
 
 from sqlglot import exp
 from sqlglot.dialects.duckdb import DuckDB
 from sqlglot.tokenizer_core import Token, TokenType
 
+from muntin.language.durations import counted, is_unit
 from muntin.language.expressions import ExpressionParser
 
-COUNTED = ("RECORDS", "RECORD", "BYTES", "BYTE", "KILOBYTES", "KILOBYTE", "MEGABYTES",
-           "MEGABYTE", "GIGABYTES", "GIGABYTE")  # fmt: skip
+_CLAUSES = ("EVERY", "FROM", "PANE", "BEGIN", "EXTENT")
 FORMATS = ("json", "csv", "parquet", "combined", "common", "regex", "text")
 
 
@@ -175,75 +175,86 @@ class MuntinParser(ExpressionParser):
             self._refuse("expected SELECT after AS")
         job = CreateJob(this=name, query=query, end=self._prev.end)
         if self._match(TokenType.WINDOW):
-            windows = [self._take_window()]
+            windows = [self._take_window("WINDOW")]
             while self._match(TokenType.COMMA):
-                windows.append(self._take_window())
+                windows.append(self._take_window("','"))
             job.set("windows", windows)
-            self._take_bounds(job)
+            self._take_bounds(job, windows[0].args.get("range"))
         return self._take_end(job)
 
-    def _take_window(self) -> exp.Expr:
+    def _take_window(self, after: str) -> exp.Expr:
         first = self._curr
         if self._match_text_seq("SESSION"):
-            kind = WindowKind(gap=self._take_duration("SESSION"))
-        else:
-            length = self._take_extent("WINDOW")
-            kind = WindowKind(range=length)
-            if self._match_text_seq("EVERY"):
-                kind.set("slide", self._take_extent("EVERY", length))
-            if self._match(TokenType.FROM):
-                kind.set("start", self._take_position("FROM"))
-        kind.meta["place"] = first.start, self._prev.end + 1
-        return kind
-
-    def _take_bounds(self, job: exp.Expr) -> None:
-        """PANE, BEGIN and EXTENT, each once, in any order."""
-        while self._curr:
+            return self._since(first, WindowKind(gap=self._take_extent("SESSION")))
+        length = self._take_extent(after)
+        kind = WindowKind(range=length)
+        while self._curr and self._curr.text.upper() in ("EVERY", "FROM"):
             word = self._curr.text.upper()
-            if word not in ("PANE", "BEGIN", "EXTENT"):
-                return
-            if job.args.get(word.lower()):
-                self._refuse(f"{word} is there twice")
-            self._advance()
-            value = self._take_position(word) if word == "BEGIN" else self._take_extent(word)
-            job.set(word.lower(), value)
+            key = "slide" if word == "EVERY" else "start"
+            self._take_once(kind, key, word)
+            take = self._take_extent if word == "EVERY" else self._take_position
+            kind.set(key, take(word, length))
+        return self._since(first, kind)
 
-    def _take_duration(self, after: str) -> exp.Expr:
-        first, number = self._curr, self._take_number(after)
-        unit = self._take_word(f"expected a unit after {number}, for example MINUTES")
-        return self._since(first, Duration(this=number, unit=unit))
+    def _take_bounds(self, job: exp.Expr, length: exp.Expr | None) -> None:
+        """PANE, BEGIN and EXTENT, each once, in any order."""
+        while self._curr and self._curr.text.upper() in ("PANE", "BEGIN", "EXTENT"):
+            word = self._curr.text.upper()
+            self._take_once(job, word.lower(), word)
+            take = self._take_position if word == "BEGIN" else self._take_extent
+            job.set(word.lower(), take(word, length))
+
+    def _take_once(self, node: exp.Expr, key: str, word: str) -> None:
+        if node.args.get(key):
+            self._refuse(f"{word} is there twice")
+        self._advance()
 
     def _take_extent(self, after: str, like: exp.Expr | None = None) -> exp.Expr:
-        """A length of time or a count; one that is `like` another may leave out its unit."""
-        first, number = self._curr, self._take_number(after)
+        """A length of time or a count; a count that is `like` another may leave out its unit."""
+        first, number = self._curr, self._take_number(after, like)
         if self._match_text_seq("OF"):
             sequence = self._placed(self._parse_bitwise)
             if sequence is None:
                 self._refuse("expected the column that numbers the records after OF")
             return self._since(first, Duration(this=number, of=sequence))
-        counted = like is not None and like.args.get("of")
-        if counted or (like is not None and like.args["unit"].upper() in COUNTED):
-            named = self._curr and self._curr.text.upper() in COUNTED
-            unit = self._take_word("") if named else like.args.get("unit")  # type: ignore[union-attr]
-            return self._since(first, Duration(this=number, unit=unit, of=counted or None))
-        unit = self._take_word(f"expected a unit after {number}, for example MINUTES")
-        return self._since(first, Duration(this=number, unit=unit))
+        if is_count(like) and not (self._curr and is_unit(self._curr.text)):
+            args = {"unit": like.args.get("unit"), "of": like.args.get("of")}
+            return self._since(first, Duration(this=number, **args))
+        return self._since(first, Duration(this=number, unit=self._take_unit(number)))
 
-    def _take_number(self, after: str) -> str:
+    def _take_duration(self, after: str) -> exp.Expr:
+        first, number = self._curr, self._take_number(after)
+        return self._since(first, Duration(this=number, unit=self._take_unit(number)))
+
+    def _take_unit(self, number: str) -> str:
+        expected = f"expected a unit after {number}, for example MINUTES"
+        if self._curr and self._curr.text.upper() in _CLAUSES:
+            self._refuse(expected)
+        return self._take_word(expected)
+
+    def _take_number(self, after: str, like: exp.Expr | None = None) -> str:
         sign = "-" if self._match(TokenType.DASH) else ""
         if not self._match(TokenType.NUMBER):
-            self._refuse(f"expected a length of time after {after}, for example 5 MINUTES")
+            what = "a length of time", "5 MINUTES"
+            if after in ("WINDOW", "','"):
+                what = "a length", "5 MINUTES or 1000 RECORDS"
+            elif is_count(like):
+                what = "a whole number", "1000"
+            self._refuse(f"expected {what[0]} after {after}, for example {what[1]}")
         return sign + self._prev.text
 
-    def _take_position(self, after: str) -> exp.Expr:
+    def _take_position(self, after: str, like: exp.Expr | None) -> exp.Expr:
         """A point on a job's axis: a quoted time, or a number."""
-        token = self._curr
+        first = self._curr
         if self._match(TokenType.STRING):
-            return exp.Literal.string(token.text).update_positions(token)
+            return self._since(first, exp.Literal.string(first.text))
+        sign = "-" if self._match(TokenType.DASH) else ""
         if self._match(TokenType.NUMBER):
-            return exp.Literal.number(token.text).update_positions(token)
-        example = "'2026-01-31 12:00:00'"
-        return self._refuse(f"expected a quoted time after {after}, for example {example}")
+            number = exp.Literal(this=sign + self._prev.text, is_string=False)
+            return self._since(first, number)
+        what = "a whole number" if is_count(like) else "a quoted time"
+        example = "1000" if is_count(like) else "'2026-01-31 12:00:00'"
+        return self._refuse(f"expected {what} after {after}, for example {example}")
 
     def _since(self, first: Token, node: exp.Expr) -> exp.Expr:
         node.meta["place"] = first.start, self._prev.end + 1
@@ -276,12 +287,30 @@ class MuntinParser(ExpressionParser):
         """What could have followed where a statement goes on instead of ending."""
         if not isinstance(node, CreateJob):
             return ""
-        if node.args.get("windows"):
-            return "; expected ',', PANE, BEGIN, EXTENT or the end"
+        if windows := node.args.get("windows"):
+            return f"; expected {_next_words(node, windows[-1])} or the end"
         if node.args["query"].args.get("from_"):
             return "; expected WINDOW"
         is_late = self._curr.token_type is TokenType.FROM
         return "; it comes right after SELECT's list" if is_late else "; expected ',' or FROM"
+
+
+def is_count(length: exp.Expr | None) -> TypeGuard[exp.Expr]:
+    """Whether a length is counted in records, bytes or a sequence, and not in time."""
+    if length is None:
+        return False
+    return bool(length.args.get("of")) or counted(length.args.get("unit") or "") is not None
+
+
+def _next_words(job: exp.Expr, window: exp.Expr) -> str:
+    """What could follow a job's last window and the bounds that it has already."""
+    places = {"EVERY": (window, "slide"), "FROM": (window, "start"), "PANE": (job, "pane"),
+              "BEGIN": (job, "begin"), "EXTENT": (job, "extent")}  # fmt: skip
+    bounded = any(job.args.get(key) for key in ("pane", "begin", "extent"))
+    unwanted = {"EVERY", "FROM", "PANE"} if window.args.get("gap") else set()
+    unwanted |= {"EVERY", "FROM"} if bounded else set()
+    words = [w for w, (n, key) in places.items() if w not in unwanted and not n.args.get(key)]
+    return ", ".join(words if bounded or window.args.get("gap") else [*words, "','"])
 
 
 class Muntin(DuckDB):

@@ -1,8 +1,10 @@
-"""Lengths of time as users write them, in microseconds."""
+"""Lengths of time and counts as users write them, in microseconds, records and bytes."""
 
 from __future__ import annotations
 
+import re
 from decimal import Decimal, InvalidOperation
+from typing import Literal, NamedTuple
 
 from muntin.model import Axis
 from muntin.windows.spec import WindowSpec
@@ -32,22 +34,59 @@ _SHORT = {
     "W": "WEEK",
 }
 UNITS = "microseconds, milliseconds, seconds, minutes, hours, days or weeks"
+_BYTES = {
+    "GIGABYTE": 1 << 30,
+    "MEGABYTE": 1 << 20,
+    "KILOBYTE": 1 << 10,
+    "BYTE": 1,
+}
+_SHORT_BYTES = {"GB": "GIGABYTE", "MB": "MEGABYTE", "KB": "KILOBYTE"}
+COUNTS = "records, bytes, kilobytes, megabytes or gigabytes"
+
+
+class Counted(NamedTuple):
+    """What a unit counts, and how many of it."""
+
+    axis: Literal["records", "bytes"]
+    size: int
 
 
 def microseconds(number: str, unit: str) -> int:
     """Raises ValueError, saying what was expected."""
     name = unit.upper()
-    size = _UNITS.get(_SHORT.get(name, name.removesuffix("S")))
+    size = _size(name)
     if size is None:
         hint = "; months and years vary in length" if name[:4] in ("MONT", "YEAR") else ""
         raise ValueError(f"unknown unit '{unit}'; expected {UNITS}{hint}")
+    return whole(number, size, f"{number} {unit} is not a whole number of microseconds")
+
+
+def whole(number: str, size: int, otherwise: str) -> int:
+    """So many times a size; raises ValueError, `otherwise`, where that is no whole number."""
     try:
         exact = Decimal(number) * size
     except InvalidOperation:
         raise ValueError(f"'{number}' is not a number") from None
     if exact != int(exact):
-        raise ValueError(f"{number} {unit} is not a whole number of microseconds")
+        raise ValueError(otherwise)
     return int(exact)
+
+
+def _size(name: str) -> int | None:
+    return _UNITS.get(_SHORT.get(name, name.removesuffix("S")))
+
+
+def counted(unit: str) -> Counted | None:
+    """What a unit counts, or None if it is no unit of a count."""
+    name = unit.upper()
+    if name in ("RECORD", "RECORDS"):
+        return Counted("records", 1)
+    size = _BYTES.get(_SHORT_BYTES.get(name, name.removesuffix("S")))
+    return Counted("bytes", size) if size is not None else None
+
+
+def is_unit(word: str) -> bool:
+    return counted(word) is not None or _size(word.upper()) is not None
 
 
 def parse_duration(text: str) -> int:
@@ -71,9 +110,9 @@ def describe_window(axis: Axis, spec: WindowSpec) -> str:
     """A kind of window as its results name it, for example `1 hour every 5 minutes`."""
     text = describe_extent(axis, spec.range)
     if spec.slide != spec.range:
-        text += f" every {describe_extent(axis, spec.slide)}"
+        text += f" every {_short_extent(axis, spec.slide)}"
     if spec.offset % spec.slide:
-        text += f" from {describe_extent(axis, spec.offset % spec.slide)}"
+        text += f" from {_short_extent(axis, spec.offset % spec.slide)}"
     return text
 
 
@@ -82,11 +121,18 @@ def describe_extent(axis: Axis, size: int) -> str:
     if axis.is_time:
         return describe(size)
     if axis.kind == "sequence":
-        return f"{size} of {axis.sql}"
-    for name, unit in (("gigabyte", 1 << 30), ("megabyte", 1 << 20), ("kilobyte", 1 << 10)):
-        if axis.kind == "bytes" and size % unit == 0:
-            size, kind = size // unit, name
-            break
-    else:
-        kind = axis.kind.removesuffix("s")
-    return f"{size} {kind}{'' if size == 1 else 's'}"
+        return f"{size} of {describe_sequence(axis)}"
+    name, unit = "record", 1
+    if axis.kind == "bytes":
+        name, unit = next((n.lower(), u) for n, u in _BYTES.items() if size % u == 0)
+    return f"{size // unit} {name}{'' if size == unit else 's'}"
+
+
+def _short_extent(axis: Axis, size: int) -> str:
+    """What a sequence is of stands in the length of the window already."""
+    return str(size) if axis.kind == "sequence" else describe_extent(axis, size)
+
+
+def describe_sequence(axis: Axis) -> str:
+    """The user's expression, without the quotes around plain names."""
+    return re.sub(r'"([^\W\d]\w*)"', r"\1", axis.sql or "")

@@ -2,22 +2,37 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
 from sqlglot import exp
 
 from muntin.errors import LanguageError
-from muntin.language.durations import describe, describe_extent, microseconds
-from muntin.language.scope import Scope, is_number
+from muntin.language.calls import check_one_record
+from muntin.language.dialect import is_count
+from muntin.language.durations import (
+    COUNTS,
+    UNITS,
+    counted,
+    describe,
+    describe_extent,
+    describe_sequence,
+    is_unit,
+    microseconds,
+    whole,
+)
+from muntin.language.scope import Scope
 from muntin.language.script import Script
 from muntin.model import TIME, Axis, Stream
-from muntin.windows.spec import WindowSpec, on_one_grid
+from muntin.windows.spec import MOST_PANES, WindowSpec, on_one_grid
 
 _LONGEST_US = 36_525 * 86_400_000_000
 _MOST_WINDOWS = 1_000_000
-_MOST_PANES = 10_000_000
-_BYTES = {"BYTE": 1, "KILOBYTE": 1 << 10, "MEGABYTE": 1 << 20, "GIGABYTE": 1 << 30}
+# No sum of a position and a window leaves 64 bits.
+_LONGEST_COUNT = 10**18
+_FURTHEST = 4 * 10**18
+_WHOLE = r"U?(TINY|SMALL|BIG|HUGE)INT|U?INTEGER"
 
 
 @dataclass(frozen=True)
@@ -37,7 +52,8 @@ def over_of(script: Script, stream: Stream, job: exp.Expr) -> Over:
     if not kinds:
         message = "expected WINDOW and its length, for example WINDOW 5 MINUTES EVERY 1 MINUTE"
         raise LanguageError(message, script.text, int(job.args["end"]) + 1)
-    clauses = _Clauses(script, stream)
+    alias = job.args["query"].args["from_"].this.alias
+    clauses = _Clauses(script, Scope(script, stream, stream.columns, alias))
     sessions = [kind for kind in kinds if kind.args.get("gap")]
     over = clauses.session(kinds, job) if sessions else clauses.windows(kinds, job.args.get("pane"))
     return clauses.bounded(over, job)
@@ -52,9 +68,9 @@ def duration_of(script: Script, node: exp.Expr) -> int:
 
 
 class _Clauses:
-    def __init__(self, script: Script, stream: Stream) -> None:
+    def __init__(self, script: Script, scope: Scope) -> None:
         self._script = script
-        self._stream = stream
+        self._scope = scope
 
     def session(self, kinds: list[exp.Expr], job: exp.Expr) -> Over:
         if len(kinds) > 1:
@@ -62,7 +78,12 @@ class _Clauses:
             raise self._script.error(message, kinds[1])
         if job.args.get("pane"):
             raise self._script.error("sessions have no panes", job.args["pane"])
-        return Over(gap=self._length(kinds[0].args["gap"], "the gap of a session"))
+        gap = kinds[0].args["gap"]
+        if is_count(gap):
+            axis = _named(self._axis(gap))
+            message = f"the gap of a session is a length of time, but this is {axis}"
+            raise self._script.error(message, gap)
+        return Over(gap=self._length(gap, "the gap of a session"))
 
     def windows(self, kinds: list[exp.Expr], pane: exp.Expr | None) -> Over:
         axis = self._axis(kinds[0].args["range"])
@@ -78,7 +99,7 @@ class _Clauses:
             specs.append(spec)
         divisor = self._pane(axis, specs, pane)
         fitted = on_one_grid(specs, divisor)
-        self._check_grid(axis, fitted, pane or kinds[-1])
+        self._check_grid(axis, fitted, kinds[-1], pane)
         return Over(fitted, axis)
 
     def _window(self, axis: Axis, kind: exp.Expr) -> WindowSpec:
@@ -86,7 +107,8 @@ class _Clauses:
         if self._axis(every) != axis:
             message = f"EVERY is {_named(self._axis(every))}, but the window {_named(axis)}"
             raise self._script.error(message, every)
-        extent, slide = self._extent(axis, length, "a window"), self._extent(axis, every, "EVERY")
+        extent = self._extent(axis, length, "a window")
+        slide = self._extent(axis, every, "EVERY")
         if slide > extent:
             message = "EVERY is longer than the window, so records in between would be in none"
             raise self._script.error(message, every)
@@ -94,7 +116,7 @@ class _Clauses:
             message = f"each record would be in {extent // slide:,} windows"
             raise self._script.error(f"{message}; at most {_MOST_WINDOWS:,} are possible", every)
         start = kind.args.get("start")
-        offset = self._position(axis, start) % slide if start is not None else 0
+        offset = self._position(axis, start, "FROM") % slide if start is not None else 0
         return WindowSpec(extent, slide, offset)
 
     def _pane(self, axis: Axis, specs: list[WindowSpec], node: exp.Expr | None) -> int:
@@ -111,13 +133,20 @@ class _Clauses:
             raise self._script.error(message, node)
         return pane
 
-    def _check_grid(self, axis: Axis, specs: tuple[WindowSpec, ...], place: exp.Expr) -> None:
-        panes = max(spec.length for spec in specs)
-        if panes > _MOST_PANES:
-            pane = describe_extent(axis, specs[0].pane)
-            message = f"these windows fit one grid only with panes of {pane}, {panes:,} in a window"
-            hint = f"at most {_MOST_PANES:,} are possible; choose lengths with a larger divisor"
-            raise self._script.error(f"{message}; {hint}", place)
+    def _check_grid(
+        self, axis: Axis, specs: tuple[WindowSpec, ...], last: exp.Expr, pane: exp.Expr | None
+    ) -> None:
+        longest = max(specs, key=lambda spec: spec.length)
+        if longest.length <= MOST_PANES:
+            return
+        few = "the windows fit one grid only if" if len(specs) > 1 else "this fits a grid only if"
+        length, size = (describe_extent(axis, n) for n in (longest.range, longest.pane))
+        message = f"a window of {length} has {longest.length:,} panes of {size}"
+        limit = f"at most {MOST_PANES:,} are possible"
+        if pane is not None:
+            raise self._script.error(f"{message}; {limit}", pane)
+        hint = "choose lengths and FROM with a larger common divisor"
+        raise self._script.error(f"{few} {message}; {limit}; {hint}", last)
 
     def bounded(self, over: Over, job: exp.Expr) -> Over:
         begin, extent = job.args.get("begin"), job.args.get("extent")
@@ -125,7 +154,7 @@ class _Clauses:
             return over
         if begin is None:
             raise self._script.error("EXTENT needs BEGIN, from where it is counted", extent)
-        first = self._position(over.axis, begin)
+        first = self._position(over.axis, begin, "BEGIN")
         if extent is None:
             return replace(over, begin=first)
         if self._axis(extent) != over.axis:
@@ -134,49 +163,65 @@ class _Clauses:
         return replace(over, begin=first, until=first + self._extent(over.axis, extent, "EXTENT"))
 
     def _axis(self, node: exp.Expr) -> Axis:
-        sequence, unit = node.args.get("of"), str(node.args.get("unit") or "").upper()
-        if sequence is not None:
-            sql, kind = Scope(self._script, self._stream, self._stream.columns).bound(sequence)
-            if not is_number(kind) or kind in ("DOUBLE", "FLOAT") or kind.startswith("DECIMAL"):
-                message = f"a sequence is made of whole numbers, but this is {kind}"
-                raise self._script.error(message, sequence)
-            return Axis("sequence", sql)
-        if unit.removesuffix("S") == "RECORD":
-            return Axis("records")
-        if unit.removesuffix("S") in _BYTES:
-            if self._stream.format.kind == "parquet":
-                message = "records of a Parquet file have no bytes of their own; count RECORDS"
-                raise self._script.error(message, node)
-            return Axis("bytes")
-        return TIME
+        if node.args.get("of") is not None:
+            return self._sequence(node.args["of"])
+        unit = node.args["unit"]
+        if not is_unit(unit) and not unit.upper().startswith(("MONTH", "YEAR")):
+            message = f"unknown unit '{unit}'; expected {UNITS}, or {COUNTS}"
+            raise self._script.error(message, node)
+        count = counted(unit)
+        if count is None:
+            return TIME
+        if count.axis == "bytes" and self._scope.stream.format.kind == "parquet":
+            message = "records of a Parquet file have no bytes of their own; count RECORDS"
+            raise self._script.error(message, node)
+        return Axis(count.axis)
+
+    def _sequence(self, node: exp.Expr) -> Axis:
+        check_one_record(node, self._scope, "a sequence number")
+        sql, kind = self._scope.bound(node)
+        if not re.fullmatch(_WHOLE, kind):
+            raise self._script.error(f"a sequence is of whole numbers, but this is {kind}", node)
+        return Axis("sequence", sql)
 
     def _extent(self, axis: Axis, node: exp.Expr, what: str) -> int:
-        if axis.is_time:
-            return self._length(node, what)
-        number, unit = node.args["this"], str(node.args.get("unit") or "").upper()
-        if not number.lstrip("-").isdigit():
-            raise self._script.error(f"{what} must be a whole number here", node)
-        if int(number) <= 0:
-            raise self._script.error(f"{what} must be longer than zero", node)
-        return int(number) * _BYTES.get(unit.removesuffix("S"), 1)
+        return self._length(node, what) if axis.is_time else self._count(axis, node, what)
 
     def _length(self, node: exp.Expr, what: str) -> int:
         length = duration_of(self._script, node)
-        if length <= 0:
-            raise self._script.error(f"{what} must be longer than zero", node)
-        if length > _LONGEST_US:
-            longest = describe(_LONGEST_US)
-            raise self._script.error(f"{what} can be no longer than {longest}", node)
+        self._check_size(length, _LONGEST_US, describe(_LONGEST_US), node, what)
         return length
 
-    def _position(self, axis: Axis, node: exp.Expr) -> int:
-        if axis.is_time != node.is_string:
-            wanted = "a quoted time" if axis.is_time else "a whole number"
-            raise self._script.error(f"expected {wanted} here", node)
-        if not axis.is_time:
-            if not node.name.isdigit():
-                raise self._script.error("expected a whole number here", node)
-            return int(node.name)
+    def _count(self, axis: Axis, node: exp.Expr, what: str) -> int:
+        number, unit = node.args["this"], counted(node.args.get("unit") or "")
+        of = "sequence numbers" if axis.kind == "sequence" else axis.kind
+        try:
+            count = whole(number, unit.size if unit else 1, f"{what} is a whole number of {of}")
+        except ValueError as error:
+            raise self._script.error(str(error), node) from error
+        self._check_size(count, _LONGEST_COUNT, f"{_LONGEST_COUNT:,}", node, what)
+        return count
+
+    def _check_size(self, size: int, most: int, shown: str, node: exp.Expr, what: str) -> None:
+        if size <= 0:
+            raise self._script.error(f"{what} must be longer than zero", node)
+        if size > most:
+            raise self._script.error(f"{what} can be no longer than {shown}", node)
+
+    def _position(self, axis: Axis, node: exp.Expr, what: str) -> int:
+        if axis.is_time:
+            return self._moment(node, what)
+        if node.is_string or not re.fullmatch(r"-?\d+", node.name):
+            of = "a sequence number" if axis.kind == "sequence" else f"a number of {axis.kind}"
+            raise self._script.error(f"{what} is {of} here; expected a whole number", node)
+        if abs(int(node.name)) > _FURTHEST:
+            raise self._script.error(f"{what} can be no further than {_FURTHEST:,}", node)
+        return int(node.name)
+
+    def _moment(self, node: exp.Expr, what: str) -> int:
+        if not node.is_string:
+            message = f"{what} is a time here; expected one like '2026-01-31 12:00:00', in quotes"
+            raise self._script.error(message, node)
         try:
             time = datetime.fromisoformat(node.name)
         except ValueError as error:
@@ -188,4 +233,4 @@ class _Clauses:
 
 
 def _named(axis: Axis) -> str:
-    return f"of {axis.sql}" if axis.kind == "sequence" else f"in {axis.kind}"
+    return f"of {describe_sequence(axis)}" if axis.kind == "sequence" else f"in {axis.kind}"

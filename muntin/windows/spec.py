@@ -11,6 +11,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from math import gcd
 
+MOST_PANES = 10_000_000  # in a window
+
 
 @dataclass(frozen=True, order=True)
 class WindowSpec:

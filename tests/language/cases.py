@@ -5,12 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from datetime import datetime, timedelta
 from functools import cache
 from pathlib import Path
 
 from muntin.language.check import check
-from muntin.language.durations import describe
-from muntin.model import Column, Job, Program, Stream
+from muntin.language.durations import describe, describe_extent, describe_window
+from muntin.model import Axis, Column, Job, Program, Stream
 
 FIXTURES = Path(__file__).parent / "fixtures"
 SHOP = """
@@ -77,10 +78,14 @@ def _shop() -> Mapping[str, Stream]:
 
 def facts_of_job(job: Job) -> dict[str, list[str]]:
     """What a job is, as the fixtures say it: a kind of fact, and its values in order."""
-    window = f"{describe(job.windows[0].range)} every {describe(job.windows[0].slide)}"
+    shape = job.shape
+    bounds = [("begin", shape.begin), ("until", shape.until)]
     cells = [cell for part in job.shape.parts for cell in part.cells]
     return {
-        "window": [window],
+        "window": [describe_window(shape.axis, spec) for spec in job.windows],
+        "pane": [describe_extent(shape.axis, shape.pane)],
+        "gap": [describe(shape.gap)] if shape.gap is not None else [],
+        "bound": [f"{n} {_position(shape.axis, at)}" for n, at in bounds if at is not None],
         "where": [job.shape.where] if job.shape.where else [],
         "key": [f"{key.type} = {key.sql}" for key in job.shape.keys],
         "cell": [f"{cell.type} = {cell.merge.upper()} of {cell.sql}" for cell in cells],
@@ -105,6 +110,11 @@ def facts_of_stream(stream: Stream) -> dict[str, list[str]]:
         "slack": [describe(stream.slack_us)] if stream.slack_us is not None else [],
         "bad": [stream.on_bad_row],
     }
+
+
+def _position(axis: Axis, at: int) -> str:
+    moment = datetime(1970, 1, 1) + timedelta(microseconds=at) if axis.is_time else at
+    return str(moment)
 
 
 def _no_columns(stream: Stream) -> tuple[Column, ...]:
