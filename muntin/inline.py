@@ -26,8 +26,9 @@ def ignore(_: object) -> None:
 class InlineCollection:
     """Blocks in this process's memory, one a shape."""
 
-    def __init__(self, stream: Stream, jobs: Sequence[Job]) -> None:
+    def __init__(self, stream: Stream, jobs: Sequence[Job], piece_bytes: int = PIECE_BYTES) -> None:
         self._stream = stream
+        self._piece_bytes = piece_bytes
         self._jobs = {job.name: job for job in jobs}
         self._shapes = {job.shape.id: job.shape for job in jobs}
         self._blocks: dict[str, pa.Table] = {}
@@ -38,7 +39,7 @@ class InlineCollection:
         reports = []
         found: dict[str, list[pa.Table]] = {shape: [block] for shape, block in self._blocks.items()}
         for lane in lanes:
-            blocks, report = read_lane(lane, self._stream, recipes, slack_us)
+            blocks, report = read_lane(lane, self._stream, recipes, slack_us, self._piece_bytes)
             reports.append(report)
             for shape, block in blocks.items():
                 found.setdefault(shape, []).append(block)
@@ -82,7 +83,8 @@ def windows_inline(
         if not jobs:
             continue
         tail = Tail(stream, False, (), batch_bytes, piece_bytes, tasks=batch_bytes)
-        pipeline = Pipeline(stream, jobs, InlineCollection(stream, jobs), False, sharing=sharing)
+        collection = InlineCollection(stream, jobs, piece_bytes)
+        pipeline = Pipeline(stream, jobs, collection, False, sharing=sharing)
         yield from _drain(tail, pipeline, note)
         done(pipeline)
 

@@ -341,8 +341,9 @@ class Pipeline:
                     if missed:
                         late = self.progress.late.setdefault(job.name, Lateness())
                         late.records += tally.records
-                        needed = tally.reached - min(missed) * job.shape.pane + 1
-                        late.slack_us = max(late.slack_us, needed)
+                        if job.shape.axis.is_time:
+                            needed = tally.reached - min(missed) * job.shape.pane + 1
+                            late.slack_us = max(late.slack_us, needed)
 
     def _missed(self, job: Job, pane: int, not_before: int | None) -> Iterator[int]:
         for spec in job.windows:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import pyarrow as pa
@@ -134,7 +134,8 @@ def compute(
     for recipe in recipes:
         shape = recipe.shape
         started = time.perf_counter()
-        block = run(recipe.sql(marked), {"records": good}, f"computing blocks of {shape.stream}")
+        sql = recipe.sql(marked and shape.axis.is_time)
+        block = run(sql, {"records": good}, f"computing blocks of {shape.stream}")
         taken = time.perf_counter() - started
         costs[shape.id] = Cost(good.num_rows, block.num_rows, taken)
         if block.num_rows:
@@ -192,36 +193,36 @@ class _Places:
 
     def along(self, axis: Axis) -> _Way:
         clock = self._clocks.of(axis)
+        if axis.kind in ("records", "bytes"):
+            return self._counted(axis, clock)
         before = _NONE if clock.reached is None else clock.reached
-        positions, end = self._positions(axis, max(0, before))
+        positions = self._times if axis.is_time else self._sequence(axis)
         times = clock.advance(positions)
-        clock.reached = end if end is not None else clock.reached
         met = np.concatenate([np.array([before]), times])[self._bad_at]
         bad_times = clock.place(met, times)
         positions, times = positions[self._valid], times[self._valid]
         way = _Way(positions, times, bad_times)
         if axis.kind == "sequence":
-            back = positions < times
-            way.backwards = int(back.sum())
-            way.positions = np.where(back, _NONE, positions)
+            return _without_backwards(way)
         slack = self._clocks.slack_us
-        if axis.is_time and slack is not None and bool((times - slack > positions).any()):
+        if slack is not None and bool((times - slack > positions).any()):
             way.marks = times - slack
         return way
 
-    def _positions(self, axis: Axis, start: int) -> tuple[Positions, int | None]:
-        """The rows' positions and, where every record takes room, the end of the last one."""
-        if axis.is_time:
-            return self._times, None
-        if axis.kind == "sequence":
-            column = self._records.column(axis.column).combine_chunks()
-            numbers: Positions = np.asarray(column.fill_null(_NONE))
-            return np.where(self._valid, numbers, _NONE), None
+    def _counted(self, axis: Axis, clock: Clock) -> _Way:
+        """Every record takes room; a bad row takes none and counts where the next record does."""
         room = self._valid.astype(np.int64)
         if axis.kind == "bytes":
             room = room * np.asarray(self._records.column(SIZE).combine_chunks())
-        ends = start + np.cumsum(room)
-        return ends - room, int(ends[-1]) if len(ends) else start
+        ends = np.concatenate([[clock.reached or 0], (clock.reached or 0) + np.cumsum(room)])
+        clock.reached = int(ends[-1])
+        positions = ends[:-1][self._valid]
+        return _Way(positions, positions, ends[self._bad_at])
+
+    def _sequence(self, axis: Axis) -> Positions:
+        column = self._records.column(axis.column).combine_chunks()
+        numbers: Positions = np.asarray(column.fill_null(_NONE))
+        return np.where(self._valid, numbers, _NONE)
 
     def good(self, ways: Mapping[str, _Way]) -> pa.Table:
         """The rows that are not bad, with their positions and marks."""
@@ -235,6 +236,17 @@ class _Places:
             elif way.marks is not None:
                 good = good.append_column(MARK, pa.array(way.marks))
         return good
+
+
+def _without_backwards(way: _Way) -> _Way:
+    """Records with a lower number than one before them are bad where the source stood."""
+    back = way.positions < way.times
+    return replace(
+        way,
+        positions=np.where(back, _NONE, way.positions),
+        bad_times=np.concatenate([way.bad_times, way.times[back]]),
+        backwards=int(back.sum()),
+    )
 
 
 def _not_before(panes: Positions, marks: Positions | None, size: int) -> Positions | None:

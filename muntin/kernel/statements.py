@@ -91,6 +91,8 @@ def ends_sql(spec: WindowSpec, pane: str) -> str:
 
 
 def bounds_sql(shape: Shape) -> Iterator[str]:
+    if shape.axis.kind == "sequence":  # there is none where the sequence goes backwards
+        yield f"{quote(shape.axis.column)} IS NOT NULL"
     if shape.begin is not None:
         yield f"{quote(shape.axis.column)} >= {shape.begin}"
     if shape.until is not None:

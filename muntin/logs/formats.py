@@ -83,8 +83,9 @@ def records_sql(stream: Stream, wanted: Wanted, present: frozenset[str]) -> str:
     typed = [f"{value} AS {quote(name)}" for name, (value, _) in casts.items()]
     bad = " OR ".join(wrong for _, wrong in casts.values() if wrong) or "false"
     shown = "".join(f"{quote(c.name)}, " for c in needed if c.name in wanted.columns)
-    shown += "".join(f"CAST({a.sql} AS BIGINT) AS {a.column}, " for a in wanted.sequences)
-    there = "".join(f" AND ({axis.sql}) IS NOT NULL" for axis in wanted.sequences)
+    numbers = {axis.column: f"TRY(CAST({axis.sql} AS BIGINT))" for axis in wanted.sequences}
+    shown += "".join(f"{number} AS {column}, " for column, number in numbers.items())
+    there = "".join(f" AND {number} IS NOT NULL" for number in numbers.values())
     fields = _fields_sql(stream.format, needed)
     # Without MATERIALIZED, DuckDB takes a field out of its line once for each use of it.
     texts = f"WITH texts AS MATERIALIZED ({fields})\n" if fields else ""

@@ -117,8 +117,9 @@ class StreamRun:
         batch = self.tail.next_batch(now, in_order=self.pipeline.in_order)
         notes, self._notes = [*self._notes, *self.pipeline.read(batch, now)], []
         final = not self._settings.follow and not batch.remaining
-        # A finite run without SLACK emits at its end only, and until then has nothing to save.
-        lasting = final or self.pipeline.slack_us is not None
+        # Where order does not matter, a finite run emits at its end only, and until then has
+        # nothing to save.
+        lasting = final or self.pipeline.in_order
         read = bool(batch.lanes)
         emission = self.pipeline.emit(now, final, lasting and read, batch.behind)
         if lasting and (read or emission.windows):
