@@ -8,22 +8,29 @@ of rows that merging it touches, known only while running.
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from muntin.model import Job, Shape
-from muntin.windows.spec import WindowSpec, on_one_grid
+from muntin.windows.spec import MOST_PANES, WindowSpec, on_one_grid
 
 
 def share_panes(jobs: Mapping[str, Job]) -> dict[str, Job]:
-    """The jobs with one size of panes wherever they differ in nothing else of their shape."""
+    """The jobs with one size of panes wherever they differ in nothing else of their shape.
+
+    Jobs whose windows fit one grid only with far too many panes keep their own.
+    """
     alike: dict[Shape, list[Job]] = {}
     for job in jobs.values():
         alike.setdefault(replace(job.shape, pane=0), []).append(job)
-    shared = {}
+    shared: dict[str, Job] = {}
     for family in alike.values():
         specs = on_one_grid(spec for job in family for spec in job.windows)
+        if any(spec.length > MOST_PANES for spec in specs):
+            shared |= {job.name: job for job in family}
+            continue
         for job in family:
             mine, specs = specs[: len(job.windows)], specs[len(job.windows) :]
             pane = mine[0].pane if mine else 0
@@ -43,12 +50,13 @@ class Piece(NamedTuple):
 class Pieces:
     """What windows can be made of, with the rows of each; grows as windows are computed."""
 
-    rows: dict[Piece, int]
-    _ending: dict[int, list[Piece]]
+    rows: dict[Piece, int] = field(default_factory=dict)
+    _ending: dict[int, list[Piece]] = field(default_factory=dict)
+    _ends: list[int] = field(default_factory=list)
 
     @classmethod
     def of_panes(cls, rows: Mapping[int, int]) -> Pieces:
-        pieces = cls({}, {})
+        pieces = cls()
         pieces.add({Piece(pane, pane + 1): count for pane, count in rows.items()})
         return pieces
 
@@ -56,21 +64,33 @@ class Pieces:
         for piece in rows:
             self._ending.setdefault(piece.end, []).append(piece)
         self.rows.update(rows)
+        self._ends = sorted(self._ending)
 
     def cover(self, start: int, end: int) -> list[Piece]:
-        """The pieces with the fewest rows that cover every pane of [start, end) with rows."""
+        """The pieces with the fewest rows that cover every pane of [start, end) with rows.
+
+        Only ends of pieces are looked at: panes without rows cost nothing to pass.
+        """
+        stops = [
+            start,
+            *self._ends[bisect_right(self._ends, start) : bisect_right(self._ends, end)],
+        ]
         best: list[tuple[int, Piece | None]] = [(0, None)]
-        for at in range(start + 1, end + 1):
-            # A pane without rows costs nothing to pass.
+        for at in stops[1:]:
             options: list[tuple[int, Piece | None]] = []
             if Piece(at - 1, at) not in self.rows:
                 options.append((best[-1][0], None))
-            for piece in self._ending.get(at, ()):
+            for piece in self._ending[at]:
                 if piece.start >= start:
-                    cost = best[piece.start - start][0] + self.rows[piece]
+                    cost = best[_stop(stops, piece.start)][0] + self.rows[piece]
                     options.append((cost, piece))
             best.append(min(options, key=_least))
-        return _walk_back(best, start, end)
+        return _walk_back(best, stops)
+
+
+def _stop(stops: Sequence[int], at: int) -> int:
+    """The last stop at or before a boundary; between the two there are no rows."""
+    return bisect_right(stops, at) - 1
 
 
 def _least(option: tuple[int, Piece | None]) -> tuple[int, int]:
@@ -79,16 +99,14 @@ def _least(option: tuple[int, Piece | None]) -> tuple[int, int]:
     return cost, -(piece.end - piece.start if piece else 0)
 
 
-def _walk_back(best: Sequence[tuple[int, Piece | None]], start: int, end: int) -> list[Piece]:
+def _walk_back(best: Sequence[tuple[int, Piece | None]], stops: Sequence[int]) -> list[Piece]:
     found = []
-    at = end
-    while at > start:
-        piece = best[at - start][1]
-        if piece is None:
-            at -= 1
-        else:
+    at = len(stops) - 1
+    while at > 0:
+        piece = best[at][1]
+        if piece is not None:
             found.append(piece)
-            at = piece.start
+        at = at - 1 if piece is None else _stop(stops, piece.start)
     return found[::-1]
 
 

@@ -1,0 +1,131 @@
+"""The cheapest pieces of a window against all that there are, and panes shared between jobs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import pyarrow as pa
+from hypothesis import given
+from hypothesis import strategies as st
+
+from muntin.kernel.compute import Clocks, Recipe, compute
+from muntin.kernel.consolidate import Consolidation
+from muntin.model import POSITION, Job
+from muntin.program import sql
+from muntin.windows.sharing import Piece, Pieces, share_panes
+
+MINUTE = 60_000_000
+
+
+@st.composite
+def pieces_of(draw: st.DrawFn) -> Pieces:
+    """Panes of 0 to 9, some without rows, and windows over them."""
+    sizes = st.integers(1, 6)
+    pieces = Pieces.of_panes(draw(st.dictionaries(st.integers(0, 9), sizes)))
+    spans = st.tuples(st.integers(-2, 9), st.integers(1, 6), st.integers(0, 3))
+    for start, length, number in draw(st.lists(spans, max_size=8, unique=True)):
+        pieces.add({Piece(start, start + length, number): draw(sizes)})
+    return pieces
+
+
+def covers(pieces: Pieces, start: int, end: int) -> Iterator[list[Piece]]:
+    """Every way to cover the panes of [start, end) that have rows, each of them once."""
+    if start == end:
+        yield []
+        return
+    if Piece(start, start + 1) not in pieces.rows:
+        yield from covers(pieces, start + 1, end)
+    for piece in pieces.rows:
+        if piece.start == start and piece.end <= end:
+            yield from ([piece, *rest] for rest in covers(pieces, piece.end, end))
+
+
+def cost(pieces: Pieces, chosen: Sequence[Piece]) -> int:
+    return sum(pieces.rows[piece] for piece in chosen)
+
+
+@given(pieces=pieces_of(), start=st.integers(-3, 9), length=st.integers(0, 8))
+def test_no_cover_has_fewer_rows(pieces: Pieces, start: int, length: int) -> None:
+    every = list(covers(pieces, start, start + length))
+    chosen = pieces.cover(start, start + length)
+    assert chosen in every
+    assert cost(pieces, chosen) == min(cost(pieces, each) for each in every)
+
+
+def test_among_equals_the_longest_piece_wins() -> None:
+    pieces = Pieces.of_panes(dict.fromkeys(range(6), 1))
+    pieces.add({Piece(0, 2, 0): 2, Piece(2, 6, 1): 4})
+    assert pieces.cover(0, 6) == [Piece(0, 2, 0), Piece(2, 6, 1)]
+
+
+def test_panes_without_rows_cost_nothing_to_pass() -> None:
+    pieces = Pieces.of_panes({5: 1, 10**12: 1})
+    assert pieces.cover(0, 10**13) == [Piece(5, 6), Piece(10**12, 10**12 + 1)]
+
+
+def jobs_of(*windows: str, where: str = "") -> dict[str, Job]:
+    text = "CREATE STREAM logs (t BIGINT, k VARCHAR) FROM 'x' FORMAT json TIMESTAMP t;"
+    for number, clause in enumerate(windows):
+        text += f"CREATE JOB j{number} AS SELECT count(*) AS c FROM logs{where} WINDOW {clause};"
+    return dict(sql(text).jobs)
+
+
+def test_an_hour_of_four_windows_takes_86_merges() -> None:
+    """60 panes make the windows of 5 minutes; larger ones are made of two smaller each.
+
+    minutes   0    5    10   15   20
+    5         |----|----|----|----|    5 panes each   12 windows   60
+    10        |---------|---------|    5 + 5           6 windows   12
+    15        |--------------|         10 + 5          4 windows    8
+    20        |-------------------|    10 + 10         3 windows    6
+    """
+    job = jobs_of("5 MINUTES, 10 MINUTES, 15 MINUTES, 20 MINUTES PANE 1 MINUTE")["j0"]
+    shape, specs = job.shape, job.windows
+    positions = [second * 1_000_000 for second in range(0, 3600, 7)]
+    records = pa.table({POSITION: pa.array(positions, pa.int64())})
+    blocks = compute(records, "web-1", [Recipe(shape, specs)], Clocks()).blocks[shape.id]
+    consolidation = Consolidation(shape, blocks)
+    found = {}
+    for spec in specs:
+        ends = spec.ends(range(60), None, 60)
+        rows = consolidation.windows(spec, ends, again=True).table()
+        found[spec.length] = sorted(
+            zip(*rows.select(["w", "c0"]).to_pydict().values(), strict=True)
+        )
+    assert found == {
+        length: [
+            (end, sum((end - length) * 60 <= second < end * 60 for second in range(0, 3600, 7)))
+            for end in range(length, 61, length)
+        ]
+        for length in (5, 10, 15, 20)
+    }
+    naive = sum(spec.length * len(spec.ends(range(60), None, 60)) for spec in specs)
+    assert naive == 240
+    assert (consolidation.merges.windows, consolidation.merges.pieces) == (25, 86)
+
+
+def test_jobs_that_differ_in_windows_only_share_panes() -> None:
+    jobs = jobs_of("1 HOUR EVERY 6 MINUTES", "20 MINUTES", "1 HOUR, 1 DAY FROM '2026-01-01 00:01'")
+    assert {job.shape.pane for job in jobs.values()} == {MINUTE}
+    assert len({job.shape.id for job in jobs.values()}) == 1
+    assert [w.length for job in jobs.values() for w in job.windows] == [60, 20, 60, 1440]
+
+
+def test_other_jobs_keep_their_own() -> None:
+    hour, minute, day = (jobs_of(clause)["j0"] for clause in ("1 HOUR", "1 MINUTE", "1 DAY"))
+    other = jobs_of("7 MINUTES", where=" WHERE k = 'a'")["j0"]
+    named = {"hour": hour, "minute": minute, "day": day, "other": other}
+    renamed = {name: Job(**{**vars(job), "name": name}) for name, job in named.items()}
+    shared = share_panes(renamed)
+    assert list(shared) == list(named)
+    assert {n: j.shape.pane // MINUTE for n, j in shared.items()} == {
+        "hour": 1, "minute": 1, "day": 1, "other": 7
+    }  # fmt: skip
+    counted = jobs_of("1 HOUR", "60 RECORDS", "7 MINUTES BEGIN '2026-01-01'")
+    assert [job.shape.pane for job in counted.values()] == [60 * MINUTE, 60, 7 * MINUTE]
+
+
+def test_jobs_that_fit_no_common_grid_keep_their_own() -> None:
+    """Seven milliseconds and thirty days would need 2.6 billion panes a window."""
+    jobs = jobs_of("7 MILLISECONDS", "30 DAYS")
+    assert [job.windows[0].length for job in jobs.values()] == [1, 1]
