@@ -71,7 +71,7 @@ def test_example(example: Path, folder: Path, monkeypatch: pytest.MonkeyPatch) -
     ]
 
 
-@pytest.mark.parametrize("name", ["cars", "kafka", "wikipedia"])
+@pytest.mark.parametrize("name", ["azure_latest", "cars", "kafka", "wikipedia"])
 def test_example_on_spark(
     name: str, spark: SparkSession, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -209,6 +209,31 @@ def wikipedia() -> Expected:
     windows = grouped(records, lambda edit: edit["channel"], HOUR, 10 * MINUTE)
     rows = rows_of(windows, finish, lambda row: (-row["edits"], row["channel"]), 5)
     return Expected(rows, 39244)
+
+
+def wikipedia_pulse() -> Expected:
+    path = "data/wikipedia/wikiticker-2015-09-12-sampled.json.gz"
+    people = [r for r in json_records(path, "time") if not r.fields["isRobot"]]
+    kinds = {
+        "10 minutes": (10 * MINUTE, 10 * MINUTE),
+        "1 hour every 10 minutes": (HOUR, 10 * MINUTE),
+        "1 day every 1 hour": (DAY, HOUR),
+    }
+    rows = []
+    for number, (name, (size, every)) in enumerate(kinds.items()):
+        for start, groups in grouped(people, everything, size, every).items():
+            (group,) = groups.values()
+            end = start + timedelta(seconds=size)
+            row = {
+                "window_name": name,
+                "window_start": start,
+                "window_end": end,
+                "edits": len(group),
+                "characters_gained": sum(edit["delta"] for edit in group),
+                "pages": distinct(edit["page"] for edit in group),
+            }
+            rows.append((end, number, row))
+    return Expected([row for *_, row in sorted(rows, key=lambda item: item[:2])], 39244)
 
 
 def zeek_dns() -> Expected:
@@ -409,6 +434,25 @@ def azure() -> Expected:
     return Expected(rows_of(grouped(records, everything, MINUTE, 10), finish), 8819)
 
 
+def azure_latest() -> Expected:
+    path = "data/azure/AzureLLMInferenceTrace_code.csv"
+    requests = [r.fields for r in csv_records(path, lambda row: utc(row["TIMESTAMP"][:26]))]
+    rows = []
+    for start in range(-750, len(requests), 250):
+        inside = requests[max(0, start) : start + 1000]
+        rows.append(
+            {
+                "window_start": start,
+                "window_end": start + 1000,
+                "requests": len(inside),
+                "prompt": sum(int(r["ContextTokens"]) for r in inside) / len(inside),
+                "reply": median(int(r["GeneratedTokens"]) for r in inside),
+                "until": utc(inside[-1]["TIMESTAMP"][:26]),
+            }
+        )
+    return Expected(rows, 8819)
+
+
 def loghub_apache() -> Expected:
     pattern = r"\[(.*?)\] \[(\w+)\] (.*)"
     form = "%a %b %d %H:%M:%S %Y"
@@ -505,6 +549,7 @@ ORACLES: dict[str, Callable[[], Expected]] = {
     for oracle in (
         apache,
         azure,
+        azure_latest,
         cars,
         kafka,
         loans,
@@ -517,6 +562,7 @@ ORACLES: dict[str, Callable[[], Expected]] = {
         retail,
         taxi,
         wikipedia,
+        wikipedia_pulse,
         zeek_dns,
         zeek_weird,
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from datetime import datetime, timedelta
 from decimal import Decimal, InvalidOperation
 from typing import Literal, NamedTuple
 
@@ -104,6 +105,11 @@ def describe(us: int) -> str:
             count = us // size
             return f"{count} {name.lower()}{'' if count == 1 else 's'}"
     return "0 seconds"
+
+
+def describe_time(us: int) -> str:
+    """A moment since the epoch, UTC, as it is written in quotes."""
+    return str(datetime(1970, 1, 1) + timedelta(microseconds=us))
 
 
 def describe_window(axis: Axis, spec: WindowSpec) -> str:

@@ -8,7 +8,7 @@ from muntin.kernel.compute import Recipe
 from muntin.kernel.consolidate import Way, consolidate_sql, way_of
 from muntin.kernel.sessions import finish_sessions_sql, merge_sessions_sql
 from muntin.kernel.statements import finish_sql, merge_sql, order_sql
-from muntin.language.durations import describe, describe_extent, describe_window
+from muntin.language.durations import describe, describe_extent, describe_time, describe_window
 from muntin.language.layout import laid_out
 from muntin.model import Format, Job, Part, Program, Shape, Stream
 from muntin.windows.choice import Choice
@@ -46,6 +46,7 @@ def explain_job(job: Job, choice: Choice | None = None) -> str:
     lines = [
         f"JOB {job.name} on {job.stream}",
         *_windows(job),
+        *_bounds(shape),
         *_sharing(job, choice),
         *([f"  filter   {shape.where}"] if shape.where else []),
         *_keys(shape),
@@ -91,6 +92,17 @@ def _windows(job: Job) -> Iterator[str]:
     yield from _table(rows)
 
 
+def _bounds(shape: Shape) -> Iterator[str]:
+    if shape.begin is not None:
+        until = f", before {_position(shape, shape.until)}" if shape.until is not None else ""
+        yield f"  bounds   from {_position(shape, shape.begin)} on{until}"
+
+
+def _position(shape: Shape, at: int) -> str:
+    """A point on the axis as it is written behind BEGIN."""
+    return describe_time(at) if shape.axis.is_time else str(at)
+
+
 def _sharing(job: Job, choice: Choice | None) -> Iterator[str]:
     if job.shape.gap is None:
         made = "separate state for each window" if choice and choice.separate else "shared partials"
@@ -100,9 +112,9 @@ def _sharing(job: Job, choice: Choice | None) -> Iterator[str]:
 
 _WAYS = {
     Way.PANES: "a window is one pane",
-    Way.SHARE: "merged from the panes and smaller windows that touch the fewest rows",
-    Way.REMOVE: "panes that enter are added, panes that leave are removed",
-    Way.STACKS: "two running merges a pane, because not every cell can be removed",
+    Way.SHARE: "the panes and smaller windows with the fewest rows",
+    Way.REMOVE: "panes that enter are added, those that leave removed",
+    Way.STACKS: "two running merges, as not every cell can be removed",
 }
 
 

@@ -5,12 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from datetime import datetime, timedelta
 from functools import cache
 from pathlib import Path
 
 from muntin.language.check import check
-from muntin.language.durations import describe, describe_extent, describe_window
+from muntin.language.durations import describe, describe_extent, describe_time, describe_window
 from muntin.model import Axis, Column, Job, Program, Stream
 
 FIXTURES = Path(__file__).parent / "fixtures"
@@ -113,8 +112,7 @@ def facts_of_stream(stream: Stream) -> dict[str, list[str]]:
 
 
 def _position(axis: Axis, at: int) -> str:
-    moment = datetime(1970, 1, 1) + timedelta(microseconds=at) if axis.is_time else at
-    return str(moment)
+    return describe_time(at) if axis.is_time else str(at)
 
 
 def _no_columns(stream: Stream) -> tuple[Column, ...]:

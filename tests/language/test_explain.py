@@ -35,7 +35,7 @@ JOB hot on clicks
   pane     10 minutes
   windows
     1 hour every 10 minutes  6 panes, the next 1 pane later  remove: panes that enter are added, \
-panes that leave are removed
+those that leave removed
   sharing  shared partials: decided anew while running, by what is measured
   filter   "n" > 0
   keys
@@ -90,3 +90,33 @@ def test_other_formats_and_no_slack() -> None:
 def test_a_program_is_its_streams_and_then_its_jobs() -> None:
     titles = [line for line in explain(program(TEXT)).split("\n") if line[:1].isalpha()]
     assert titles == ["STREAM shop", "STREAM clicks", "JOB hot on clicks"]
+
+
+def test_several_windows_and_bounds() -> None:
+    clause = "5 MINUTES, 1 HOUR EVERY 5 MINUTES FROM '2026-01-01 00:00:30' BEGIN '2026-01-01'"
+    jobs = program(
+        f"CREATE JOB timed AS SELECT sum(clicks) FROM shop WINDOW {clause} EXTENT 1 DAY;"
+        f"CREATE JOB counted AS SELECT max(ms) FROM shop WINDOW 500 OF id EVERY 100 BEGIN 1000"
+    ).jobs
+    shown = explain_job(jobs["timed"])
+    assert SEVERAL in shown
+    assert shown.count("  finish: blocks to rows, in every key group (") == 2
+    assert COUNTED in explain_job(jobs["counted"])
+
+
+SEVERAL = """
+  pane     30 seconds
+  windows
+    5 minutes                               10 panes, the next 10 panes later   share: the panes \
+and smaller windows with the fewest rows
+    1 hour every 5 minutes from 30 seconds  120 panes, the next 10 panes later  remove: panes \
+that enter are added, those that leave removed
+  bounds   from 2026-01-01 00:00:00 on, before 2026-01-02 00:00:00
+"""
+COUNTED = """
+  pane     100 of id
+  windows
+    500 of id every 100  5 panes, the next 1 pane later  stacks: two running merges, as not \
+every cell can be removed
+  bounds   from 1000 on
+"""
