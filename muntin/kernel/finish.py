@@ -103,5 +103,5 @@ def _different(block: pa.Table, names: Sequence[str]) -> int:
         try:
             found *= max(1, int(pc.count_distinct(block.column(name), mode="all").as_py()))
         except pa.ArrowNotImplementedError:  # of structs, for example
-            return block.num_rows
+            return int(block.num_rows)
     return found
