@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 SOURCE_COLUMN = "source"  # every stream has it unless its records bring their own
 POSITION = "__position"  # microseconds since the epoch, UTC; null marks a bad row
+UNTIL = "__until"  # where the span of a record ends, if it stands for one
+SHARE = "__share"  # how much of the span lies in a pane
 SIZE = "__size"  # a record's bytes, where a job counts them
 MARK = "__mark"  # stream time less slack when the record was read
 
@@ -30,6 +32,9 @@ class Merge(StrEnum):
     SUM = "sum"
     MIN = "min"
     MAX = "max"
+
+
+Spans = Literal["touch", "split"]  # what panes get of a record that stands for a span of time
 
 
 @dataclass(frozen=True)
@@ -59,6 +64,8 @@ class Stream:
     timestamp: str
     slack_us: int | None = None
     on_bad_row: Literal["skip", "fail"] = "skip"
+    until: str | None = None  # where a record's span ends; None if it stands for a moment
+    spans: Spans | None = None
 
     def visible_columns(self) -> tuple[Column, ...]:
         """The record's own columns and, unless one has its name, the source."""
@@ -167,6 +174,7 @@ class Shape:
     begin: int | None = None
     until: int | None = None
     gap: int | None = None
+    spans: Spans | None = None
 
     @cached_property
     def id(self) -> str:

@@ -133,6 +133,8 @@ class Pipeline:
     def _choice(self, shape: Shape) -> Choice:
         if shape.gap is not None:
             return Choice(False, "sessions have no panes to share")
+        if shape.spans is not None:
+            return Choice(False, "spans count once in every pane they touch")
         forced = Choice(self._sharing == "separate", "as the setting says")
         return forced if self._sharing != "auto" else self.progress.choices.get(shape.id, Choice())
 
@@ -208,9 +210,10 @@ class Pipeline:
             before = self._choice(shape)
             seen = self._measured.get(id_, Measured())
             after = choose(self._windows[id_], seen, before, self._sharing)
-            if shape.gap is None:
-                self.progress.choices[id_] = after
-            if shape.gap is None and after.separate != before.separate:
+            if shape.gap is not None or shape.spans is not None:
+                continue
+            self.progress.choices[id_] = after
+            if after.separate != before.separate:
                 names = ", ".join(job.name for job in self.jobs.values() if job.shape == shape)
                 way = "separate state for each window" if after.separate else "shared partials"
                 yield f"job {names} goes on with {way}: {after.reason}"

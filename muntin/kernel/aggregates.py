@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from muntin.kernel import sketches
-from muntin.model import Cell, Finish, Merge, Part
+from muntin.model import SHARE, Cell, Finish, Merge, Part
 
 TypeOf = Callable[[str, bool], str]  # (sql, whether it aggregates) -> DuckDB type
 
@@ -39,21 +39,35 @@ class _Part:
 class Expander:
     """Collects the parts, cells and finishes of one job; equal ones are shared."""
 
-    def __init__(self, type_of: TypeOf) -> None:
+    def __init__(self, type_of: TypeOf, split: bool = False) -> None:
         self._type_of = type_of
+        self._split = split
         self._parts: dict[tuple[str | None, str | None], _Part] = {(None, None): _Part()}
         self._finishes: dict[tuple[int, str], Finish] = {}
         self._cells = 0
         self.cell("count(*)", Merge.SUM)
 
     def expand(self, call: Call) -> str:
-        """The name of the finished column that stands for the call."""
-        return EXPANSIONS[call.name](self, call)
+        """The name of the finished column that stands for the call.
 
-    def cell(self, sql: str, merge: Merge, part: _Part | None = None) -> str:
+        Raises ValueError for one that cannot be made of shares of records.
+        """
+        if not self._split:
+            return EXPANSIONS[call.name](self, call)
+        if call.name not in (*_BY_SHARE, *_WHATEVER_THE_SHARE) or call.distinct:
+            known = ", ".join(sorted((*_BY_SHARE, *_WHATEVER_THE_SHARE)))
+            raise ValueError(
+                f"{call.name} cannot be split among panes; spans BY SPLIT have {known}"
+            )
+        return _BY_SHARE.get(call.name, EXPANSIONS[call.name])(self, call)
+
+    def cell(
+        self, sql: str, merge: Merge, part: _Part | None = None, kind: str | None = None
+    ) -> str:
         part = part or self._parts[None, None]
         if sql not in part.cells:
-            part.cells[sql] = Cell(f"c{self._cells}", sql, merge, stored(self.type_of(sql, True)))
+            stored_as = kind or stored(self.type_of(sql, True))
+            part.cells[sql] = Cell(f"c{self._cells}", sql, merge, stored_as)
             self._cells += 1
         return part.cells[sql].name
 
@@ -250,6 +264,31 @@ def _approx_quantile(to: Expander, call: Call) -> str:
     return to.finish(sketches.bucket_value_sql(f"({bucket})"), part)
 
 
+def _shares(to: Expander, call: Call, amount: str | None, *conditions: str | None) -> str:
+    """A cell with the amounts of records, or their number, each by its share."""
+    sql = f"sum({SHARE})" if amount is None else f"sum(CAST({amount} AS DOUBLE) * {SHARE})"
+    return to.cell(_filtered(sql, _both(*conditions, call.where) or None), Merge.SUM, kind="DOUBLE")
+
+
+def _count_by_share(to: Expander, call: Call) -> str:
+    there = [f"{x} IS NOT NULL" for x in call.args]
+    return to.finish(f"coalesce({_shares(to, call, None, *there)}, 0)")
+
+
+def _count_if_by_share(to: Expander, call: Call) -> str:
+    return to.finish(f"coalesce({_shares(to, call, None, call.args[0])}, 0)")
+
+
+def _sum_by_share(to: Expander, call: Call) -> str:
+    return to.finish(_shares(to, call, call.args[0]))
+
+
+def _avg_by_share(to: Expander, call: Call) -> str:
+    (x,) = call.args
+    count = _shares(to, call, None, f"{x} IS NOT NULL")
+    return to.finish(f"{_shares(to, call, x)} / {count}")
+
+
 EXPANSIONS: dict[str, Callable[[Expander, Call], str]] = {
     "count": _count,
     "count_if": _count_if,
@@ -276,6 +315,16 @@ EXPANSIONS: dict[str, Callable[[Expander, Call], str]] = {
     "approx_count_distinct": _approx_count_distinct,
     "approx_quantile": _approx_quantile,
 }
+
+# Of a record that is split among panes: what takes its share, and what does not depend on it.
+_BY_SHARE: dict[str, Callable[[Expander, Call], str]] = {
+    "count": _count_by_share,
+    "count_if": _count_if_by_share,
+    "sum": _sum_by_share,
+    "avg": _avg_by_share,
+}
+_WHATEVER_THE_SHARE = ("min", "max", "any_value", "bool_and", "bool_or", "first", "last",
+                       "arg_min", "arg_max")  # fmt: skip
 
 _ARITY = {"arg_min": 2, "arg_max": 2, "quantile": 2, "quantile_cont": 2, "approx_quantile": 2}
 

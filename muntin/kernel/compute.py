@@ -16,14 +16,16 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from muntin.kernel.engine import run
 from muntin.kernel.sessions import compute_sessions_sql
 from muntin.kernel.statements import Windows, compute_sql
-from muntin.model import MARK, SIZE, TIME, Axis, Shape, Tally
+from muntin.model import MARK, SIZE, TIME, UNTIL, Axis, Shape, Tally
 
 Positions = NDArray[np.int64]
+MOST_PANES_TOUCHED = 100_000
 _NONE = np.iinfo(np.int64).min
 
 
@@ -125,7 +127,8 @@ def compute(
     broken: Iterable[int] = (),
 ) -> Computed:
     """The blocks of one piece of log. Rows with a null position are bad, as are `broken` ones."""
-    places = _Places(records, clocks, sorted(broken))
+    spanning = [recipe.shape.pane for recipe in recipes if recipe.shape.spans is not None]
+    places = _Places(records, clocks, sorted(broken), min(spanning, default=0))
     axes = {recipe.shape.axis: None for recipe in recipes if not recipe.shape.axis.is_time}
     ways = {axis.column: places.along(axis) for axis in (TIME, *axes)}
     good = places.good(ways)
@@ -157,6 +160,7 @@ class _Way:
     bad_times: Positions
     marks: Positions | None = None
     backwards: int = 0
+    until: Positions | None = None  # where spans end, if every pane they touch counts them
 
     def behind(self) -> tuple[int, int]:
         """How many records are behind their mark, and the furthest from the stream time."""
@@ -167,9 +171,16 @@ class _Way:
 
     def tallies(self, source: str, axis: str, size: int) -> Iterable[Tally]:
         there = self.positions != _NONE
-        positions, times = self.positions[there], self.times[there]
+        positions, times, marks = self.positions[there], self.times[there], self.marks
         panes = positions // size
-        counted = _count(panes, _not_before(panes, self.marks, size), times)
+        if self.until is not None:
+            last = np.maximum(positions, self.until - 1) // size
+            touched = last - panes + 1
+            first = np.repeat(panes, touched)
+            panes = first + _steps(touched)
+            times = np.repeat(times, touched)
+            marks = np.repeat(marks, touched) if marks is not None else None
+        counted = _count(panes, _not_before(panes, marks, size), times)
         for (pane, not_before), (records, reached) in counted.items():
             yield Tally(source, axis, size, pane, not_before, records, 0, reached)
         numbers, bad = np.unique(self.bad_times // size, return_counts=True)
@@ -180,8 +191,12 @@ class _Way:
 class _Places:
     """Where the rows of one piece lie on each axis."""
 
-    def __init__(self, records: pa.Table, clocks: Clocks, broken: list[int]) -> None:
+    def __init__(self, records: pa.Table, clocks: Clocks, broken: list[int], pane: int) -> None:
         column = records.column(TIME.column).combine_chunks()
+        if pane:  # a span of more panes than anybody means is bad
+            panes = pc.divide(pc.subtract(records.column(UNTIL), records.column(TIME.column)), pane)
+            short = pc.less_equal(panes, MOST_PANES_TOUCHED).combine_chunks()
+            column = pc.if_else(short, column, pa.scalar(None, pa.int64()))
         self._records = records
         self._clocks = clocks
         self._valid = np.asarray(column.is_valid())
@@ -207,6 +222,9 @@ class _Places:
         slack = self._clocks.slack_us
         if slack is not None and bool((times - slack > positions).any()):
             way.marks = times - slack
+        if UNTIL in self._records.column_names:
+            ends = self._records.column(UNTIL).combine_chunks().fill_null(0)
+            way.until = np.asarray(ends)[self._valid]
         return way
 
     def _counted(self, axis: Axis, clock: Clock) -> _Way:
@@ -247,6 +265,13 @@ def _without_backwards(way: _Way) -> _Way:
         bad_times=np.concatenate([way.bad_times, way.times[back]]),
         backwards=int(back.sum()),
     )
+
+
+def _steps(counts: Positions) -> Positions:
+    """0, 1, 2 … up to each count, one after another."""
+    begins: Positions = np.cumsum(counts) - counts
+    steps: Positions = np.arange(int(counts.sum())) - np.repeat(begins, counts)
+    return steps
 
 
 def _not_before(panes: Positions, marks: Positions | None, size: int) -> Positions | None:

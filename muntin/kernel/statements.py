@@ -15,7 +15,7 @@ from functools import cache
 
 from muntin.kernel.engine import quote
 from muntin.kernel.sketches import stable_hash_sql
-from muntin.model import MARK, Cell, Job, Key, Part, Shape
+from muntin.model import MARK, SHARE, UNTIL, Cell, Job, Key, Part, Shape
 from muntin.windows.spec import WindowSpec
 
 KEY_GROUPS = 256
@@ -44,7 +44,10 @@ def compute_sql(shape: Shape, windows: Windows, marked: bool, separate: bool = F
     """
     if not separate:
         pane = floor_div_sql(quote(shape.axis.column), shape.pane)
-        return _compute_sql(shape, pane, windows, marked, "0", "records", False)
+        records = "records"
+        if shape.spans is not None:
+            pane, records = "__pane", _spans_sql(shape)
+        return _compute_sql(shape, pane, windows, marked, "0", records, False)
     return "\nUNION ALL\n".join(
         _compute_sql(
             shape, "__w", (spec,), marked, str(spec_id(spec)), _spread_sql(shape, spec), True
@@ -75,6 +78,19 @@ def _compute_sql(
         where = f"\nWHERE {' AND '.join(f'({c})' for c in wanted)}" if wanted else ""
         selects.append(f"SELECT {', '.join(columns)}\nFROM {records}{where}\nGROUP BY ALL")
     return "\nUNION ALL\n".join(selects)
+
+
+def _spans_sql(shape: Shape) -> str:
+    """Each record once for every pane it touches, with the share of its span that lies there."""
+    start, until = quote(shape.axis.column), quote(UNTIL)
+    first = floor_div_sql(start, shape.pane)
+    last = floor_div_sql(f"greatest({start}, {until} - 1)", shape.pane)
+    panes = f"SELECT *, unnest(range({first}, {last} + 1)) AS __pane FROM records"
+    inside = (
+        f"least({until}, (__pane + 1) * {shape.pane}) - greatest({start}, __pane * {shape.pane})"
+    )
+    share = f"CASE WHEN {until} > {start} THEN ({inside}) / ({until} - {start}) ELSE 1.0 END"
+    return f"(SELECT *, {share} AS {SHARE} FROM ({panes}))"
 
 
 def _spread_sql(shape: Shape, spec: WindowSpec) -> str:

@@ -70,7 +70,25 @@ class _Checker:
         )
         declared = self._columns(node.args.get("columns") or (), stream.format)
         stream = replace(stream, columns=declared or self.columns_of(stream))
-        self.streams[name] = replace(stream, timestamp=self._timestamp(node, stream))
+        stream = replace(stream, timestamp=self._timestamp(node, stream))
+        self.streams[name] = self._spanning(node, stream)
+
+    def _spanning(self, node: exp.Expr, stream: Stream) -> Stream:
+        """The stream with what its records' spans mean: a moment, or every pane they touch."""
+        until, spans = node.args.get("until"), node.args.get("spans")
+        if until is None:
+            if spans is not None:
+                message = "BY says what to do with spans; expected TIMESTAMP start TO end before it"
+                raise LanguageError(message, self.script.text, int(node.args["end"]))
+            return stream
+        if node.args.get("timestamp") is None:
+            raise self.script.error("expected TIMESTAMP and where a span starts before TO", until)
+        end = self._time(until, stream, "TO")
+        if spans == "end":
+            return replace(stream, timestamp=end)
+        if spans in ("touch", "split"):
+            return replace(stream, until=end, spans=spans)
+        return stream
 
     def _timestamp(self, node: exp.Expr, stream: Stream) -> str:
         timestamp, usual = node.args.get("timestamp"), TIMESTAMP_OF.get(stream.format.kind)
@@ -79,12 +97,15 @@ class _Checker:
                 return usual
             message = "expected TIMESTAMP and a column or expression that tells the time"
             raise LanguageError(message, self.script.text, int(node.args["end"]) + 1)
+        return self._time(timestamp, stream, "TIMESTAMP")
+
+    def _time(self, node: exp.Expr, stream: Stream, clause: str) -> str:
         scope = Scope(self.script, stream, stream.columns)
-        check_one_record(timestamp, scope, "TIMESTAMP")
-        sql, kind = scope.bound(timestamp)
+        check_one_record(node, scope, clause)
+        sql, kind = scope.bound(node)
         if not (is_number(kind) or is_time(kind) or kind == "VARCHAR"):
-            message = f"TIMESTAMP is of type {kind}; expected a timestamp, text or a number"
-            raise self.script.error(message, timestamp)
+            message = f"{clause} is of type {kind}; expected a timestamp, text or a number"
+            raise self.script.error(message, node)
         return sql
 
     def _format(self, node: exp.Expr) -> Format:

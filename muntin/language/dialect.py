@@ -15,6 +15,7 @@ from muntin.language.durations import counted, is_unit
 from muntin.language.expressions import ExpressionParser
 
 _CLAUSES = ("EVERY", "FROM", "PANE", "BEGIN", "EXTENT")
+SPANS = ("START", "END", "TOUCH", "SPLIT")
 FORMATS = ("json", "csv", "parquet", "combined", "common", "regex", "text")
 
 
@@ -25,6 +26,8 @@ class CreateStream(exp.Expression):
         "patterns": True,
         "format": True,
         "timestamp": False,
+        "until": False,
+        "spans": False,
         "slack": False,
         "on_bad_row": False,
         "end": False,
@@ -111,6 +114,13 @@ class MuntinParser(ExpressionParser):
             time = self._parse_assignment()
             what = "a column or expression that tells the time"
             return "timestamp", time or self._refuse(f"expected {what}"), token
+        if self._match_text_seq("TO"):
+            what = "a column or expression that tells where a record's span ends"
+            return "until", self._parse_assignment() or self._refuse(f"expected {what}"), token
+        if self._match_text_seq("BY"):
+            if not self._match_texts(SPANS):
+                self._refuse(f"expected {', '.join(SPANS[:-1])} or {SPANS[-1]} after BY")
+            return "spans", self._prev.text.lower(), token
         if self._match_text_seq("SLACK"):
             return "slack", self._take_duration("SLACK"), token
         if self._match_text_seq("ON"):

@@ -19,10 +19,10 @@ from muntin.model import Finish, Key, Part
 
 
 class Groups:
-    def __init__(self, scope: Scope, keys: list[tuple[str, str]]) -> None:
-        """Keys are given by their SQL over a record and its type."""
+    def __init__(self, scope: Scope, keys: list[tuple[str, str]], split: bool = False) -> None:
+        """Keys are given by their SQL over a record and its type; `split` records by share."""
         self._scope = scope
-        self._expander = Expander(lambda sql, _: scope.type_of(sql))
+        self._expander = Expander(lambda sql, _: scope.type_of(sql), split)
         self._words = [tokens(sql) for sql, _ in keys]
         self._finished: dict[str, str] = {}
         self.keys = tuple(Key(sql, stored(kind)) for sql, kind in keys)
@@ -84,6 +84,8 @@ class Groups:
             name = self._expander.expand(call)
         except duckdb.Error as error:
             raise self._scope.script.error(reason(error), node) from error
+        except ValueError as error:
+            raise self._scope.script.error(str(error), node) from error
         return next(f for f in self.finishes() if f.name == name).column
 
     def _types(self) -> dict[str, str]:

@@ -19,7 +19,7 @@ from muntin.language.messages import reason
 from muntin.language.over import Over
 from muntin.language.scope import Scope
 from muntin.language.script import Script
-from muntin.model import Job, Order, Output, Shape, Stream
+from muntin.model import UNTIL, Job, Order, Output, Shape, Stream
 
 _RESERVED = ("job", "window_name", "window_start", "window_end",
              "records_read", "records_bad", "records_late")  # fmt: skip
@@ -87,7 +87,8 @@ class _Query:
     def job(self, name: str, over: Over) -> Job:
         self._check_items()
         where = self._where()
-        groups = Groups(self._scope, self._keys())
+        split = self._stream.spans == "split" and over.axis.is_time
+        groups = Groups(self._scope, self._keys(), split)
         outputs = tuple(self._outputs(groups))
         having = self._clause("having")
         having_sql = groups.condition(having, "HAVING") if having is not None else None
@@ -105,6 +106,7 @@ class _Query:
             begin=over.begin,
             until=over.until,
             gap=over.gap,
+            spans=self._stream.spans if over.axis.is_time else None,
         )
         if over.gap is not None:
             self._check_session()
@@ -115,6 +117,9 @@ class _Query:
         return job
 
     def _check_session(self) -> None:
+        if self._stream.spans is not None:
+            message = "sessions are made of moments; declare the stream's spans BY START or BY END"
+            raise self._script.error(message, self._query)
         for clause in ("order", "limit"):
             found = self._query.args.get(clause)
             if found is not None:
@@ -241,7 +246,8 @@ class _Query:
         columns = {c.name: c.type for c in self._stream.visible_columns()}
         try:
             sql = Recipe(job.shape, job.windows).sql(marked=False)
-            describe(sql, columns | {job.shape.axis.column: "BIGINT"}, "records")
+            ours = {job.shape.axis.column: "BIGINT", UNTIL: "BIGINT"}
+            describe(sql, columns | ours, "records")
         except duckdb.Error as error:
             raise self._script.error(reason(error), self._query) from error
 
@@ -249,7 +255,7 @@ class _Query:
 def _records(stream: Stream, uses: Sequence[str]) -> str:
     """What has to stay the same for a job to go on with the blocks it left."""
     types = ", ".join(f"{c.name} {c.type}" for c in stream.columns if c.name in uses)
-    return f"{stream.timestamp}: {types}"
+    return f"{stream.timestamp} to {stream.until}: {types}"
 
 
 def result_type(kind: str) -> str:

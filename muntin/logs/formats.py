@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 
 from muntin.kernel.engine import describe, literal, quote
@@ -23,7 +23,7 @@ from muntin.logs.casts import (
 )
 from muntin.logs.chunks import LINE
 from muntin.logs.regexes import groups
-from muntin.model import POSITION, Axis, Column, Format, Shape, Stream
+from muntin.model import POSITION, UNTIL, Axis, Column, Format, Shape, Stream
 
 _QUOTED = r'(?:[^"\\]|\\.)*'
 _REQUEST = (
@@ -90,16 +90,33 @@ def records_sql(stream: Stream, wanted: Wanted, present: frozenset[str]) -> str:
     # Without MATERIALIZED, DuckDB takes a field out of its line once for each use of it.
     texts = f"WITH texts AS MATERIALIZED ({fields})\n" if fields else ""
     position = f"CASE WHEN NOT __bad{there} THEN TRY({position_sql(stream)}) END AS {POSITION}"
-    return (
-        f"{texts}SELECT {shown}{position}\n"
+    rows = (
+        f"SELECT {shown}{position}{_until_sql(stream)}\n"
         f"FROM (SELECT {', '.join([*typed, f'coalesce({bad}, false) AS __bad'])}\n"
         f"FROM {'texts' if fields else 'fields'})"
     )
+    if stream.until is None:
+        return texts + rows
+    # A span that ends before it starts is bad.
+    good = f"CASE WHEN {UNTIL} >= {POSITION} THEN {POSITION} END AS {POSITION}"
+    return f"{texts}SELECT * REPLACE ({good})\nFROM ({rows})"
+
+
+def _until_sql(stream: Stream) -> str:
+    """Where the record's span ends; a record without an end stands for a moment."""
+    if stream.until is None:
+        return ""
+    until, start = (position_sql(replace(stream, timestamp=sql)) for sql in
+                    (stream.until, stream.timestamp))  # fmt: skip
+    ended = f"CASE WHEN ({stream.until}) IS NULL THEN TRY({start}) ELSE TRY({until}) END"
+    return f", {ended} AS {UNTIL}"
 
 
 def needed_columns(stream: Stream, wanted: Wanted) -> list[Column]:
     """The columns to parse: those wanted, and those that positions are made of."""
-    made_of = " ".join([stream.timestamp, *(axis.sql or "" for axis in wanted.sequences)])
+    made_of = " ".join(
+        [stream.timestamp, stream.until or "", *(axis.sql or "" for axis in wanted.sequences)]
+    )
     return [c for c in stream.columns if c.name in wanted.columns or quote(c.name) in made_of]
 
 
