@@ -11,15 +11,14 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from muntin.errors import InputError
 from muntin.language.durations import parse_duration
 from muntin.model import Program, Result
-from muntin.store.results import Results
+from muntin.store.results import DEFAULT_STATE, Results
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
-
-DEFAULT_STATE = Path(".muntin")
 
 
 def run_on_spark(
@@ -33,8 +32,10 @@ def run_on_spark(
     """Every result as it is committed; with `follow`, until the time is over or you stop."""
     from muntin.spark.context import start_context
     from muntin.spark.runner import Settings, SparkRun
+    from muntin.store.checkpoint import require_free
 
-    settings = Settings(Path(state), follow, parse_duration(idle) / 1e6, seconds=seconds)
+    settings = Settings(Path(state), follow, seconds_of(idle, "idle"), seconds=seconds)
+    require_free(settings.state)
     context = spark.sparkContext if spark else start_context()
     for step in SparkRun(program, context, settings).steps():
         yield from step.emission.results()
@@ -54,8 +55,24 @@ def attach(
     """Runs `jobs`, SQL over a stream of that name, on a streaming DataFrame."""
     from muntin.spark.attach import attach as attach_frame
 
-    slack_us, idle_s = parse_duration(slack), parse_duration(idle) / 1e6
+    slack_us, idle_s = microseconds_of(slack, "slack"), seconds_of(idle, "idle")
     return attach_frame(frame, jobs, Path(state), stream, timestamp, slack_us, source, idle_s)
+
+
+def seconds_of(text: str, option: str) -> float:
+    """A duration that says how long to do or to await something, which must not be zero."""
+    microseconds = microseconds_of(text, option)
+    if microseconds <= 0:
+        raise InputError(f"{option} must be longer than {text}")
+    return microseconds / 1e6
+
+
+def microseconds_of(text: str, option: str) -> int:
+    """A duration that was given as an option."""
+    try:
+        return parse_duration(text)
+    except ValueError as error:
+        raise InputError(f"{option}: {error}") from error
 
 
 def results(job: str, state: str | Path = DEFAULT_STATE, window: str = "all") -> pa.Table:

@@ -5,38 +5,68 @@ from __future__ import annotations
 import json
 import sys
 import time
+from importlib import metadata
 from pathlib import Path
-from typing import Annotated, cast
+from typing import Annotated, Any, cast
 
 import typer
 from rich.console import Console
 from rich.markup import escape
+from typer.core import TyperGroup
 
 from muntin import program as programs
-from muntin.api import DEFAULT_STATE
+from muntin.api import seconds_of
 from muntin.errors import InputError, MuntinError
 from muntin.inline import windows_inline
-from muntin.language.durations import parse_duration
 from muntin.language.explain import explain as explain_program
 from muntin.model import Program
-from muntin.output import OutputFormat, RowWriter, late_text
+from muntin.output import OutputFormat, RowWriter, losses
 from muntin.pipeline import Pipeline
 from muntin.store.checkpoint import choices_in
-from muntin.store.results import Results
+from muntin.store.results import DEFAULT_STATE, Results
 from muntin.windows.choice import Sharing
 
+_err = Console(stderr=True, highlight=False)
+
+
+class _Commands(TyperGroup):
+    """Ctrl-C ends a command with a word and the shell's usual code."""
+
+    def invoke(self, ctx: Any) -> Any:
+        try:
+            return super().invoke(ctx)
+        except KeyboardInterrupt:
+            _err.print("stopped")
+            raise typer.Exit(130) from None
+
+
 app = typer.Typer(
-    help="Standing questions over logs, answered window by window.",
+    cls=_Commands,
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-_err = Console(stderr=True, highlight=False)
 
 SqlFile = Annotated[Path, typer.Argument(help="A file with CREATE STREAM and CREATE JOB.")]
 State = Annotated[Path, typer.Option(help="The folder for results and restarts.")]
 Format = Annotated[OutputFormat, typer.Option("--format", help="How to print rows.")]
 _FOLLOW_SECONDS = 0.5
+
+
+def _tell_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"muntin {metadata.version('muntin')}")
+        raise typer.Exit
+
+
+@app.callback()
+def options(
+    version: Annotated[
+        bool,
+        typer.Option("--version", help="Print the version.", callback=_tell_version, is_eager=True),
+    ] = False,
+) -> None:
+    """Standing questions over logs, answered window by window."""
 
 
 @app.command()
@@ -66,6 +96,8 @@ def try_(
         writer.write(windows.job.name, windows.table())
     for pipeline in pipelines:
         _tell_losses(pipeline)
+    if not any(pipeline.progress.records for pipeline in pipelines):
+        _err.print("no records, no windows")
 
 
 @app.command()
@@ -86,8 +118,10 @@ def run(
     summary: Annotated[Path | None, typer.Option(help="Write totals here as JSON.")] = None,
 ) -> None:
     """Run all jobs on Spark; results go to Delta tables under the state folder."""
-    seconds = _duration(for_, "--for") if for_ else None
-    idle_seconds = _duration(idle, "--idle")
+    if once and for_ is not None:
+        raise InputError("--once ends when all is read, and --for follows; give one of them")
+    seconds = seconds_of(for_, "--for") if for_ is not None else None
+    idle_seconds = seconds_of(idle, "--idle")
     if sharing not in ("auto", "shared", "separate"):
         raise InputError(f"--sharing is auto, shared or separate, not '{sharing}'")
     program = programs.load(file)
@@ -155,13 +189,6 @@ def _chosen(program: Program, job: str | None) -> Program:
     return program.only(job)
 
 
-def _duration(text: str, option: str) -> float:
-    try:
-        return parse_duration(text) / 1e6
-    except ValueError as error:
-        raise InputError(f"{option}: {error}") from error
-
-
 def _write(path: Path, text: str) -> None:
     try:
         path.write_text(text)
@@ -175,7 +202,7 @@ def _note(text: str) -> None:
 
 def _tell_losses(pipeline: Pipeline) -> None:
     progress = pipeline.progress
-    if progress.bad:
-        _note(f"{progress.bad:,} of {progress.bad + progress.records:,} rows were bad")
-    for job, late in progress.late.items():
-        _note(late_text(job, late.records, late.slack_us))
+    late = {job: late.records for job, late in progress.late.items()}
+    slack_us = {job: late.slack_us for job, late in progress.late.items()}
+    for text in losses(progress.records, progress.bad, late, slack_us):
+        _note(text)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import json
 from base64 import b64encode
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from enum import StrEnum
@@ -93,6 +93,16 @@ def window_text(start: datetime | int, end: datetime | int) -> str:
         return f"{start:,} – {end:,}"
     same_day = start.date() == end.date()
     return f"{_moment(start)} – {_moment(end)[11:] if same_day else _moment(end)}"
+
+
+def losses(
+    records: int, bad: int, late: Mapping[str, int], slack_us: Mapping[str, int]
+) -> Iterator[str]:
+    """What is not in the answers, in words."""
+    if bad:
+        yield f"{bad:,} of {records + bad:,} rows were bad"
+    for job, lost in late.items():
+        yield late_text(job, lost, slack_us[job])
 
 
 def late_text(job: str, records: int, slack_us: int) -> str:

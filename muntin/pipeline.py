@@ -265,6 +265,17 @@ class Pipeline:
             ends = [end for end in ends if (end - spec.length) * spec.pane < until]
         return ends
 
+    def waiting(self, name: str) -> tuple[int, int]:
+        """Records of a job that no window has answered yet, and the windows they wait for."""
+        job = self.jobs[name]
+        grid, found = (job.shape.axis.column, job.shape.pane), [(0, 0)]
+        for spec in job.windows:
+            windows = len(self._ends(job, spec, self.progress.ledger.panes(grid), _EVER))
+            if windows:
+                after = self._emitted(job, spec)
+                found.append((self.progress.ledger.read_since(grid, after), windows))
+        return max(found)
+
     def _note_emitted(self, due: Due) -> None:
         for name, kinds in due.ends.items():
             for spec, ends in zip(self.jobs[name].windows, kinds, strict=True):

@@ -3,7 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
+import re
+import signal
+import subprocess
 import sys
+from datetime import datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -137,6 +142,9 @@ def test_wrong_arguments_are_refused(
     )
     assert "cannot be read: No such file" in muntin(capsys, "try", tmp_path / "none.sql")[2]
     assert "--for: unknown unit 'parsecs'" in muntin(capsys, "run", sql, "--for", "3 parsecs")[2]
+    for idle in ("0", "0s", "-3s"):
+        assert "--idle must be longer than" in muntin(capsys, "run", sql, f"--idle={idle}")[2]
+    assert "give one of them" in muntin(capsys, "run", sql, "--once", "--for", "3s")[2]
     code, _, err = muntin(capsys, "results", "paths", "--state", tmp_path / "none")
     assert code == 1
     assert "no results of job 'paths'" in err
@@ -148,3 +156,35 @@ def test_explain_prints_every_stage(sql: Path, capsys: pytest.CaptureFixture[str
     assert code == 0
     for wanted in ("STREAM hits", "JOB paths", "pane", "cell", "compute", "merge", "finish"):
         assert wanted in out
+
+
+def test_the_version_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, _ = muntin(capsys, "--version")
+    assert code == 0
+    assert re.fullmatch(r"muntin \d+\.\d+\.\d+\n", out)
+
+
+def test_no_records_are_told(sql: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    write(sql.parent, [])
+    columns = "hits (ts TIMESTAMP, path VARCHAR, ms DOUBLE) FROM"
+    sql.write_text(sql.read_text().replace("hits FROM", columns, 1))
+    assert muntin(capsys, "try", sql) == (0, "", "no records, no windows")
+
+
+def test_an_interrupted_try_says_that_it_stopped(sql: Path) -> None:
+    minutes = (datetime(2026, 3, 1) + timedelta(minutes=n) for n in range(2000))
+    write(sql.parent, [json.dumps(ROWS[0] | {"ts": at.isoformat()}) for at in minutes])
+    command = [sys.executable, "-m", "muntin", "try", str(sql), "--format", "json"]
+    root = str(Path(__file__).parents[1])
+    process = subprocess.Popen(
+        command,
+        env=os.environ | {"PYTHONPATH": root},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdout is not None
+    assert process.stdout.readline()  # the rest is more than a pipe holds, so it goes on
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate(timeout=60)
+    assert (process.returncode, err) == (130, "stopped\n")

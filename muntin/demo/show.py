@@ -20,8 +20,7 @@ from muntin.emission import JobWindows
 from muntin.model import Program
 from muntin.output import rich_table
 from muntin.program import sql
-from muntin.spark.console import stop_on_signals, tell
-from muntin.spark.context import start_context
+from muntin.spark.console import started, tell
 from muntin.spark.runner import Settings, SparkRun, Step
 
 
@@ -29,17 +28,13 @@ def run_demo(seconds: float | None) -> None:
     console = Console()
     with tempfile.TemporaryDirectory(prefix="muntin-demo-") as folder:
         with _shop(Path(folder) / "logs") as program:
-            with console.status("starting Spark (a few seconds)"):
-                context = start_context()
             board = _Board(Path(folder))
             settings = Settings(Path(folder) / "state", True, idle_seconds=3, seconds=seconds)
-            run = SparkRun(program, context, settings)
-            try:
-                with stop_on_signals(run.stop), board.shown(console):
+            with started(None, console) as (context, stop):
+                run = SparkRun(program, context, settings, stop)
+                with board.shown(console):
                     for step in run.steps():
                         board.seen(step)
-            finally:
-                context.stop()
         tell(run.summary, console)
         console.print("Next: write your own SQL file and run `muntin try FILE.sql`; see README.md.")
 

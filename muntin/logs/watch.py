@@ -149,8 +149,10 @@ class Watch:
                 crc = checksum(bytes_, mark_end)
             read = replace(file, position=end, mark_end=mark_end, mark_crc=crc)
             self._positions[file.key] = read
+            # Workers have other current folders.
+            path = str(Path(file.path).absolute())
             name = self._stream.name
-            return WorkOrder(name, file.source, file.path, file.position, end, mark=read.mark)
+            return WorkOrder(name, file.source, path, file.position, end, mark=read.mark)
         self._looks[file.key] = replace(look, end=file.position)
         return None
 

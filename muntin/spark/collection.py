@@ -11,8 +11,7 @@ from __future__ import annotations
 import pickle
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from pathlib import Path
+from dataclasses import dataclass, field
 
 import pyarrow as pa
 from pyspark import RDD, SparkContext, StorageLevel
@@ -23,7 +22,6 @@ from muntin.kernel.block import decode, encode
 from muntin.kernel.compute import Cost, Recipe
 from muntin.kernel.finish import Due, finish, order
 from muntin.kernel.merge import Emitted, merge, split, without
-from muntin.logs.chunks import WorkOrder
 from muntin.logs.records import Report, read_lane
 from muntin.logs.tail import Lane
 from muntin.model import Job, Shape, Stream
@@ -87,9 +85,8 @@ class SparkCollection:
                 else:
                     yield from scatter(shapes, blocks, report, groups)
 
-        located = [tuple(_located(order) for order in lane) for lane in lanes]
         tasks = min(len(lanes), _TASKS_PER_CORE * self._context.defaultParallelism)
-        return self.keep(self._context.parallelize(located, tasks).mapPartitions(compute))
+        return self.keep(self._context.parallelize(lanes, tasks).mapPartitions(compute))
 
     def keep(self, computed: RDD[tuple[int, Kept]]) -> list[Report]:
         """Adds blocks that tasks have computed as one more step; returns their reports."""
@@ -163,11 +160,6 @@ class SparkCollection:
 
     def _union(self, steps: list[Step]) -> Step:
         return steps[0] if len(steps) == 1 else self._context.union(steps)
-
-
-def _located(order: WorkOrder) -> WorkOrder:
-    """The order for a worker, whose current folder is another one."""
-    return replace(order, path=str(Path(order.path).absolute()))
 
 
 def scatter(

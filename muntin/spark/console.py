@@ -2,26 +2,32 @@
 
 from __future__ import annotations
 
+import logging
 import signal
-import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
+from threading import Event
 from typing import Any
 
+from pyspark import SparkContext
 from rich.console import Console
 from rich.markup import escape
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
 
 from muntin.emission import JobWindows
 from muntin.model import Program
-from muntin.output import late_text, window_text
-from muntin.spark.context import start_context
+from muntin.output import losses, window_text
+from muntin.spark.context import own_context
 from muntin.spark.runner import Settings, SparkRun, Step, Summary
+from muntin.store.checkpoint import require_free
+from muntin.store.results import DEFAULT_STATE
 from muntin.windows.choice import Sharing
+
+_MB = 1_000_000  # below this, speed says nothing
 
 
 @dataclass(frozen=True)
@@ -38,8 +44,6 @@ class RunOptions:
 
 def run_program(program: Program, options: RunOptions, console: Console) -> dict[str, Any]:
     """Runs to the end, to the time limit or to Ctrl-C; returns the totals."""
-    with console.status("starting Spark"):
-        context = start_context(options.master)
     settings = Settings(
         options.state,
         not options.once,
@@ -47,27 +51,44 @@ def run_program(program: Program, options: RunOptions, console: Console) -> dict
         seconds=options.seconds,
         sharing=options.sharing,
     )
-    run = SparkRun(program, context, settings)
-    try:
-        with stop_on_signals(run.stop), _shown(console, options.once) as view:
+    require_free(options.state)
+    with started(options.master, console) as (context, stop):
+        run = SparkRun(program, context, settings, stop)
+        with _shown(console, options.once) as view:
             for step in run.steps():
                 view.seen(step)
-    finally:
-        context.stop()
-    summary = run.summary
-    tell(summary, console)
-    console.print(f"results are in {options.state}; see `muntin results JOB`", soft_wrap=True)
-    return summary.to_json()
+    tell(run.summary, console)
+    results = f"muntin results {next(iter(program.jobs))}"
+    where = "" if options.state == DEFAULT_STATE else f" --state {options.state}"
+    console.print(f"results are in {options.state}; see `{results}{where}`", soft_wrap=True)
+    return run.summary.to_json()
 
 
 def tell(summary: Summary, console: Console) -> None:
     """The totals in words."""
-    console.print(
-        f"{summary.records:,} records ({summary.bytes / 1e6:,.1f} MB) in {summary.seconds:.2f} s, "
-        f"{summary.mb_per_second:,.1f} MB/s; {summary.bad:,} bad; {summary.windows:,} windows"
+    console.print(_totals(summary), soft_wrap=True)
+    for job, (records, windows) in summary.open.items():
+        wait = (
+            f"{_count(records, 'record')} of job '{job}' wait in {_count(windows, 'open window')}"
+        )
+        console.print(wait, soft_wrap=True)
+    for note in losses(summary.records, summary.bad, summary.late, summary.slack_us):
+        console.print(f"[yellow]note:[/] {escape(note)}", soft_wrap=True)
+
+
+def _totals(summary: Summary) -> str:
+    if not (summary.records or summary.bad or summary.windows):
+        return "nothing new since the last run" if summary.resumed else "no records, no windows"
+    size = f" ({summary.bytes / 1e6:,.1f} MB)" if summary.bytes >= _MB else ""
+    speed = f", {summary.mb_per_second:,.1f} MB/s" if summary.bytes >= _MB else ""
+    return (
+        f"{_count(summary.records, 'record')}{size} in {summary.seconds:.2f} s{speed}; "
+        f"{_count(summary.windows, 'window')}"
     )
-    for job, records in summary.late.items():
-        console.print(f"[yellow]note:[/] {late_text(job, records, summary.slack_us[job])}")
+
+
+def _count(number: int, thing: str) -> str:
+    return f"{number:,} {thing}{'' if number == 1 else 's'}"
 
 
 class _View:
@@ -113,11 +134,22 @@ def _shown(console: Console, once: bool) -> Iterator[_View]:
 
 
 @contextmanager
-def stop_on_signals(stop: threading.Event) -> Iterator[None]:
+def started(master: str | None, console: Console) -> Iterator[tuple[SparkContext, Event]]:
+    """A context, and the event that Ctrl-C sets, from before the start to after the end."""
+    stop = Event()
+    with stop_on_signals(stop), ExitStack() as stack:
+        with console.status("starting Spark"):
+            context = stack.enter_context(own_context(master, stop))
+        yield context, stop
+
+
+@contextmanager
+def stop_on_signals(stop: Event) -> Iterator[None]:
     """The first Ctrl-C ends after the batch at hand; a second one ends at once."""
 
     def on_signal(number: int, _: object) -> None:
         if stop.is_set():
+            logging.disable()  # of the conversation with Java, which ends in mid-sentence
             raise KeyboardInterrupt
         stop.set()
 

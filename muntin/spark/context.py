@@ -6,18 +6,21 @@ A context is all that a run needs; a session, with Spark SQL, would take seconds
 from __future__ import annotations
 
 import os
+import re
+import signal
 import sys
-import tempfile
-from collections.abc import Iterable
-from pathlib import Path
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from threading import Event
 
 import pyarrow as pa
+from py4j.protocol import Py4JError
 from pyspark import SparkConf, SparkContext
 from pyspark.errors import PySparkException
-from pyspark.java_gateway import launch_gateway
 
 from muntin.errors import MuntinError
 from muntin.kernel import block, engine
+from muntin.spark.gateway import Jvm, JvmError
 
 SETTINGS = {
     "spark.ui.enabled": "false",
@@ -49,28 +52,91 @@ _WORKER_MEMORY = {
 
 def start_context(master: str | None = None) -> SparkContext:
     """The context in use, or a new one on `master` (by default `local[*]`), workers warm."""
-    context = SparkContext._active_spark_context or _new_context(master)
+    context = SparkContext._active_spark_context
+    if context is None:
+        context = _new_context(*_new_jvm(master, lambda: False))
     _warm(context)
     return context
 
 
-def _new_context(master: str | None) -> SparkContext:
+@contextmanager
+def own_context(master: str | None, stop: Event) -> Iterator[SparkContext]:
+    """A context with a JVM of its own, which ends with it.
+
+    Raises KeyboardInterrupt if `stop` is set before the context is ready.
+    """
+    jvm, conf = _new_jvm(master, stop.is_set)
+    on_interrupt = signal.getsignal(signal.SIGINT)
+    try:
+        context = _new_context(jvm, conf)
+        # Spark's own handler speaks to the JVM, perhaps in the middle of another sentence.
+        signal.signal(signal.SIGINT, on_interrupt)
+        with _ending(context):
+            if not stop.is_set():
+                _warm(context)
+            if stop.is_set():
+                raise _StoppedError
+            yield context
+        jvm.end()
+    except _StoppedError:
+        jvm.end()
+        raise KeyboardInterrupt from None
+    except BaseException:
+        jvm.kill()
+        raise
+    finally:
+        _forget_context()
+
+
+class _StoppedError(Exception):
+    """Somebody said stop while Spark started."""
+
+
+@contextmanager
+def _ending(context: SparkContext) -> Iterator[None]:
+    """Stops the context in peace or, when interrupted, only what would complain of the end."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        context._accumulatorServer.shutdown()
+        raise
+    except BaseException:
+        context.stop()
+        raise
+    context.stop()
+
+
+def _forget_context() -> None:
+    """Makes the next context start a JVM again."""
+    SparkContext._active_spark_context = SparkContext._gateway = SparkContext._jvm = None
+
+
+def _new_jvm(master: str | None, given_up: Callable[[], bool]) -> tuple[Jvm, SparkConf]:
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     for variable, value in _WORKER_MEMORY.items():
         os.environ.setdefault(variable, value)
     conf = _configuration(master)
-    log = Path(tempfile.gettempdir()) / f"muntin-spark-{os.getpid()}.log"
     try:
-        # Java writes what it has to say to a file: a terminal is for results.
-        with log.open("wb") as stderr:
-            gateway = launch_gateway(conf, {"stderr": stderr})  # type: ignore[no-untyped-call]
-        return SparkContext(conf=conf, gateway=gateway)
-    except (PySparkException, OSError, RuntimeError) as error:
-        said = log.read_text(errors="replace")[-2000:] if log.exists() else ""
-        raise MuntinError(
-            f"Spark did not start on {conf.get('spark.master')}: {error}\n{said}".rstrip()
-            + "\nIt needs Java 17 or later, found through JAVA_HOME or PATH."
-        ) from error
+        return Jvm(conf, given_up), conf
+    except (JvmError, PySparkException, OSError) as error:
+        raise _not_started(conf, str(error)) from error
+
+
+def _new_context(jvm: Jvm, conf: SparkConf) -> SparkContext:
+    try:
+        return SparkContext(conf=conf, gateway=jvm.gateway)
+    except (PySparkException, Py4JError, OSError, RuntimeError) as error:
+        raise _not_started(conf, f"{error}\n{jvm.said()}") from error
+
+
+def _not_started(conf: SparkConf, said: str) -> MuntinError:
+    """Spark's own reason where it gives one; else the end of what was said, and what it needs."""
+    start = f"Spark did not start on {conf.get('spark.master')}"
+    reason = re.search(r"(?:SparkException|Error): (.+)", said)
+    if reason is not None:
+        return MuntinError(f"{start}: {reason[1]}")
+    needs = "It needs Java 17 or later, found through JAVA_HOME or PATH."
+    return MuntinError(f"{start}: {said[-2000:].strip()}\n{needs}")
 
 
 def _configuration(master: str | None) -> SparkConf:

@@ -64,6 +64,8 @@ class Summary:
     seconds: float = 0.0
     late: dict[str, int] = field(default_factory=dict)
     slack_us: dict[str, int] = field(default_factory=dict)
+    open: dict[str, tuple[int, int]] = field(default_factory=dict)  # job -> records, windows
+    resumed: bool = False  # whether an earlier run had read anything
 
     @property
     def mb_per_second(self) -> float:
@@ -80,6 +82,7 @@ class Summary:
             "mb_per_second": round(self.mb_per_second, 1),
             "late_by_job": self.late,
             "slack_needed_us": self.slack_us,
+            "open_by_job": {job: records for job, (records, _) in self.open.items()},
         }
 
 
@@ -138,6 +141,11 @@ class StreamRun:
         for name, late in progress.late.items():
             summary.late[name] = late.records
             summary.slack_us[name] = late.slack_us
+        for name in self.pipeline.jobs:
+            records, windows = self.pipeline.waiting(name)
+            if records:
+                summary.open[name] = records, windows
+        summary.resumed |= any(self._before)
 
     def close(self) -> None:
         self._collection.clear()
@@ -146,11 +154,17 @@ class StreamRun:
 class SparkRun:
     """All streams of a program, in turns, until the input ends or somebody says stop."""
 
-    def __init__(self, program: Program, context: SparkContext, settings: Settings) -> None:
+    def __init__(
+        self,
+        program: Program,
+        context: SparkContext,
+        settings: Settings,
+        stop: Event | None = None,
+    ) -> None:
         self._program = program
         self._context = context
         self._settings = settings
-        self.stop = Event()
+        self.stop = stop or Event()
         self.summary = Summary()
 
     def steps(self) -> Iterator[Step]:

@@ -113,10 +113,20 @@ def locked(state: Path) -> Iterator[None]:
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            raise StateError(f"the state folder {state} is in use by another muntin") from None
+            pid = os.pread(handle, 20, 0).decode(errors="replace").strip()
+            holder = f"process {pid}" if pid else "another muntin"
+            raise StateError(f"the state folder {state} is in use by {holder}") from None
+        os.truncate(handle, 0)
+        os.pwrite(handle, f"{os.getpid()}\n".encode(), 0)
         yield
     finally:
         os.close(handle)
+
+
+def require_free(state: Path) -> None:
+    """Refuses a state folder that is in use or unusable, before anything expensive is begun."""
+    with locked(state):
+        pass
 
 
 def _progress_json(saved: Saved) -> bytes:
@@ -164,4 +174,7 @@ def differences(saved: Mapping[str, str], shapes: Mapping[str, str]) -> Iterator
         if name not in shapes:
             yield f"job '{name}' is no longer run; its results stay"
         elif saved[name] != shapes[name]:
-            yield f"job '{name}' has changed; its open windows start again from here"
+            yield (
+                f"job '{name}' has changed: stored results are of the old definition, and the new "
+                "one answers from here on; another --state reads the files again"
+            )

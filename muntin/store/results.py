@@ -10,6 +10,7 @@ import pyarrow as pa
 from muntin.errors import InputError, StateError
 from muntin.store import delta
 
+DEFAULT_STATE = Path(".muntin")
 _FOLDER = "results"
 
 

@@ -82,6 +82,11 @@ class Ledger:
             self._sums[grid] = _sums(self._panes.get(grid, {}))
         return self._sums[grid].counts(end - spec.length, end)
 
+    def read_since(self, grid: Grid, pane: int | None) -> int:
+        """Records read into this pane or later ones; into all where it is None."""
+        panes = self._panes.get(grid, {}).items()
+        return sum(found.read for number, found in panes if pane is None or number >= pane)
+
     def forget(self, grid: Grid, before: int) -> None:
         panes = self._panes.get(grid, {})
         for pane in [p for p in panes if p < before]:
