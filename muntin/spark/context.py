@@ -5,6 +5,7 @@ A context is all that a run needs; a session, with Spark SQL, would take seconds
 
 from __future__ import annotations
 
+import atexit
 import os
 import re
 import signal
@@ -54,7 +55,9 @@ def start_context(master: str | None = None) -> SparkContext:
     """The context in use, or a new one on `master` (by default `local[*]`), workers warm."""
     context = SparkContext._active_spark_context
     if context is None:
-        context = _new_context(*_new_jvm(master, lambda: False))
+        jvm, conf = _new_jvm(master, lambda: False)
+        atexit.register(jvm.end)
+        context = _new_context(jvm, conf)
     _warm(context)
     return context
 

@@ -196,7 +196,7 @@ def test_states_that_cannot_be_used_are_refused(spark: SparkSession, tmp_path: P
     settings = Settings(tmp_path / "state", follow=True, seconds=0)
     running = SparkRun(program(tmp_path / "logs"), spark.sparkContext, settings).steps()
     next(running)
-    with pytest.raises(mt.StateError, match="in use by another muntin"):
+    with pytest.raises(mt.StateError, match=f"in use by process {os.getpid()}"):
         next(SparkRun(program(tmp_path / "logs"), spark.sparkContext, settings).steps())
     del running
     (tmp_path / "file").write_text("")
