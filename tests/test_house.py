@@ -12,8 +12,8 @@ PACKAGE = ROOT / "muntin"
 
 # Lower floors know nothing of higher ones.
 FLOORS = [
-    {"errors", "model", "windows"},
-    {"kernel"},
+    {"errors", "model", "windows", "values"},
+    {"kernel", "table"},
     {"logs"},
     {"language"},
     {"emission", "program"},

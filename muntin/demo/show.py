@@ -18,21 +18,21 @@ from rich.text import Text
 from muntin.demo.shop import SERVERS
 from muntin.emission import JobWindows
 from muntin.model import Program
-from muntin.output import rich_table
 from muntin.program import sql
 from muntin.spark.console import started, tell
 from muntin.spark.runner import Settings, SparkRun, Step
+from muntin.table import TableText
 
 
 def run_demo(seconds: float | None) -> None:
     console = Console()
     with tempfile.TemporaryDirectory(prefix="muntin-demo-") as folder:
         with _shop(Path(folder) / "logs") as program:
-            board = _Board(Path(folder))
+            board = _Board(Path(folder), console)
             settings = Settings(Path(folder) / "state", True, idle_seconds=3, seconds=seconds)
             with started(None, console) as (context, stop):
                 run = SparkRun(program, context, settings, stop)
-                with board.shown(console):
+                with board.shown():
                     for step in run.steps():
                         board.seen(step)
         tell(run.summary, console)
@@ -62,19 +62,24 @@ def _wait_for_logs(folder: Path) -> None:
 class _Board:
     """The newest window of every job, redrawn as they come."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, console: Console) -> None:
         self._folder = folder
+        self._console = console
         self._newest: dict[str, tuple[JobWindows, float]] = {}
         self._live: Live | None = None
         self._started = time.monotonic()
         self._records = 0
         self._windows = 0
+        self._over = False
 
     @contextmanager
-    def shown(self, console: Console) -> Iterator[None]:
-        with Live(self._drawn(), console=console, auto_refresh=False, transient=False) as live:
+    def shown(self) -> Iterator[None]:
+        with Live(self._drawn(), console=self._console, auto_refresh=False) as live:
             self._live = live
             yield
+            self._over = True  # the summary has the last word on totals
+            live.update(self._drawn(), refresh=True)
+        self._console.print()
 
     def seen(self, step: Step) -> None:
         for windows in step.emission.windows:
@@ -90,7 +95,7 @@ class _Board:
             return Group(head, Text("waiting for the first windows to end …"))
         tables = [self._table(*item) for _, item in sorted(self._newest.items())]
         foot = Text(f"{self._records:,} records read, {self._windows:,} windows answered")
-        return Group(head, *tables, foot)
+        return Group(head, *tables, *([] if self._over else [foot]))
 
     def _table(self, windows: JobWindows, at: float) -> Group:
         newest = windows.newest()
@@ -102,4 +107,5 @@ class _Board:
             f"lag {at - end_us / 1e6:.1f} s · {windows.counts[last].read:,} records · "
             f"{score.passed} of {score.known} servers, {score.percent:.0f} % complete"
         )
-        return Group(rich_table(windows.job.name, rows), Text(f"  {caption}\n", style="dim"))
+        table = TableText(windows.job.name, rows, self._console.width)
+        return Group(table.drawn(), Text(f"  {caption}\n", style="dim"))

@@ -20,12 +20,13 @@ from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, Trans
 
 from muntin.emission import JobWindows
 from muntin.model import Program
-from muntin.output import losses, window_text
+from muntin.output import losses
 from muntin.spark.context import own_context
 from muntin.spark.runner import Settings, SparkRun, Step, Summary
 from muntin.store.checkpoint import require_free
 from muntin.store.results import DEFAULT_STATE
 from muntin.windows.choice import Sharing
+from muntin.values import window_text
 
 _MB = 1_000_000  # below this, speed says nothing
 

@@ -1,0 +1,79 @@
+"""Values of results as text: for programs with every digit, for people in few words."""
+
+from __future__ import annotations
+
+import json
+from base64 import b64encode
+from datetime import UTC, date, datetime
+from decimal import Decimal
+from math import isfinite
+from typing import Any
+
+import pyarrow as pa
+
+
+def window_text(start: datetime | int, end: datetime | int) -> str:
+    """A window in the fewest words that say it: the date once, seconds where they matter."""
+    if isinstance(start, int) or isinstance(end, int):
+        return f"{start:,} – {end:,}"
+    same_day = start.date() == end.date()
+    return f"{_moment(start)} – {_moment(end)[11:] if same_day else _moment(end)}"
+
+
+def _moment(time: datetime) -> str:
+    text = time.strftime("%Y-%m-%d %H:%M:%S")
+    return f"{text}.{time.microsecond:06d}".rstrip("0") if time.microsecond else text
+
+
+def cell_text(value: Any, kind: pa.DataType) -> str:
+    """A value for people: digits in groups, floating-point numbers rounded."""
+    if isinstance(value, float):
+        return f"{value:,.4g}" if abs(value) < 1000 else f"{value:,.0f}"
+    if isinstance(value, int) and not isinstance(value, bool):
+        return f"{value:,}"
+    return "" if value is None else text(value, kind)
+
+
+def text(value: Any, kind: pa.DataType) -> str:
+    """A value as CSV has it; nothing for NULL."""
+    if value is None:
+        return ""
+    if isinstance(value, datetime):
+        return _iso(value)
+    if isinstance(value, str):
+        return value
+    return json_text(value, kind).strip('"')
+
+
+def json_text(value: Any, kind: pa.DataType) -> str:
+    """A value as JSON, with all its digits."""
+    if isinstance(value, Decimal):
+        return f"{value:f}"
+    if isinstance(value, float):
+        return repr(value) if isfinite(value) else "null"
+    if isinstance(value, datetime):
+        return f'"{_iso(value)}"'
+    if isinstance(value, date):
+        return f'"{value.isoformat()}"'
+    if isinstance(value, bytes):
+        return json.dumps(b64encode(value).decode())
+    if pa.types.is_map(kind) and value is not None:
+        pairs = ((text(k, kind.key_type), json_text(v, kind.item_type)) for k, v in value)
+        return "{" + ", ".join(f"{json.dumps(k, ensure_ascii=False)}: {v}" for k, v in pairs) + "}"
+    if isinstance(value, dict):
+        pairs = ((k, json_text(v, kind.field(k).type)) for k, v in value.items())
+        return "{" + ", ".join(f"{json.dumps(k, ensure_ascii=False)}: {v}" for k, v in pairs) + "}"
+    if isinstance(value, list):
+        return "[" + ", ".join(json_text(v, kind.value_type) for v in value) + "]"
+    return json.dumps(value, ensure_ascii=False)
+
+
+def _iso(time: datetime) -> str:
+    utc = time if time.tzinfo is None else time.astimezone(UTC)
+    return utc.replace(tzinfo=None).isoformat() + "Z"
+
+
+def is_number(kind: pa.DataType) -> bool:
+    return bool(
+        pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind)
+    )
