@@ -17,6 +17,7 @@ from typing import Protocol
 import pyarrow as pa
 
 from muntin.emission import Emission, JobWindows, Kind, sessions
+from muntin.errors import InputError
 from muntin.kernel.compute import Cost, Recipe
 from muntin.kernel.finish import Due
 from muntin.kernel.merge import Emitted
@@ -110,6 +111,7 @@ class Pipeline:
         self._sharing = sharing
         self._windows = {recipe.shape.id: recipe.windows for recipe in recipes_of(jobs)}
         self._measured: dict[str, Measured] = {}
+        self._timeless = False
 
     @property
     def slack_us(self) -> int | None:
@@ -158,6 +160,7 @@ class Pipeline:
                 source.reached[axis] = max(source.reached.get(axis, position), position)
             self.progress.records += report.records
             self.progress.bad += report.bad
+            self._timeless |= report.timeless
             self._count_late(report)
             self.progress.ledger.add(report.tallies)
             for shape, cost in report.costs.items():
@@ -170,6 +173,11 @@ class Pipeline:
 
         Sources that are `behind` have more to be read at once, and so hold windows back.
         """
+        if final and self._timeless and not self.progress.records:
+            raise InputError(
+                f"stream '{self.stream.name}': TIMESTAMP {self.stream.timestamp} gave no time for "
+                f"any row"
+            )
         for source in self.progress.sources.values():
             source.heard_at = now if source.heard_at is None else source.heard_at
         axes = {shape.axis.column for shape in self._shapes.values()}

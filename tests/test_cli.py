@@ -188,3 +188,13 @@ def test_an_interrupted_try_says_that_it_stopped(sql: Path) -> None:
     process.send_signal(signal.SIGINT)
     _, err = process.communicate(timeout=60)
     assert (process.returncode, err) == (130, "stopped\n")
+
+
+def test_a_stream_without_any_time_is_refused(
+    sql: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write(sql.parent, [json.dumps(row | {"ts": "never"}) for row in ROWS])
+    code, out, err = muntin(capsys, "try", sql)
+    assert (code, out) == (1, "")
+    assert "line 1: a row does not fit stream 'hits': TIMESTAMP \"ts\" gives no time" in err
+    assert "error: stream 'hits': TIMESTAMP \"ts\" gave no time for any row" in err

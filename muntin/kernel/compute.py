@@ -143,12 +143,31 @@ def compute(
         costs[shape.id] = Cost(good.num_rows, block.num_rows, taken)
         if block.num_rows:
             blocks[shape.id] = block
-    grids = {(r.shape.axis.column, r.shape.pane): None for r in recipes if r.shape.pane}
+    grids = _grids(recipes)
     tallies = [t for axis, size in grids for t in ways[axis].tallies(source, axis, size)]
     backwards = sum(way.backwards for way in ways.values())
     bad = places.bad + backwards
     late = ways[TIME.column].behind()
     return Computed(blocks, tuple(tallies), good.num_rows, bad, costs, backwards, late)
+
+
+def unreadable(source: str, recipes: Sequence[Recipe], clocks: Clocks) -> Computed:
+    """What cannot be read: one bad row where the source stands, or where its next record is."""
+    tallies = []
+    for axis, size in _grids(recipes):
+        clock = clocks.by_axis.setdefault(axis, Clock())
+        if clock.reached is not None:
+            pane = clock.reached // size
+            tallies.append(Tally(source, axis, size, pane, None, 0, 1, pane * size))
+    for clock in clocks.by_axis.values():
+        clock.waiting += clock.reached is None
+    return Computed({}, tuple(tallies), 0, 1, {})
+
+
+def _grids(recipes: Iterable[Recipe]) -> list[tuple[str, int]]:
+    """Each axis with the sizes of its panes."""
+    grids = ((r.shape.axis.column, r.shape.pane) for r in recipes if r.shape.pane)
+    return list(dict.fromkeys(grids))
 
 
 @dataclass

@@ -112,6 +112,30 @@ def _until_sql(stream: Stream) -> str:
     return f", {ended} AS {UNTIL}"
 
 
+def wrong_columns_sql(stream: Stream, wanted: Wanted, present: frozenset[str]) -> str:
+    """Over one row of `fields`: a row of words for each column that does not fit its type."""
+    needed = needed_columns(stream, wanted)
+    casts = {c: _cast(stream.format.kind, c, present) for c in needed}
+    words = [
+        f"CASE WHEN coalesce({wrong}, false) THEN {literal(_unfit(column))} END"
+        for column, (_, wrong) in casts.items()
+        if wrong
+    ]
+    there = "".join(
+        f", CASE WHEN ({axis.sql}) IS NULL THEN {literal(f'{axis.sql} is missing')} END"
+        for axis in wanted.sequences
+    )
+    typed = ", ".join(f"{value} AS {quote(c.name)}" for c, (value, _) in casts.items())
+    fields = _fields_sql(stream.format, needed) or "FROM fields"
+    found = f"SELECT [{', '.join(words) or 'NULL'}] AS __wrong, {typed} FROM ({fields})"
+    listed = f"SELECT unnest(__wrong || [NULL{there}]) AS wrong FROM ({found})"
+    return f"SELECT CAST(wrong AS VARCHAR) AS wrong FROM ({listed}) WHERE wrong IS NOT NULL"
+
+
+def _unfit(column: Column) -> str:
+    return f"column {quote(column.name)} is not {column.type}"
+
+
 def needed_columns(stream: Stream, wanted: Wanted) -> list[Column]:
     """The columns to parse: those wanted, and those that positions are made of."""
     made_of = " ".join(

@@ -64,7 +64,7 @@ class Gunzip(io.RawIOBase):
         try:
             text = self._member.decompress(self._input, BLOCK_BYTES)
         except zlib.error as error:
-            self.damage = str(error)
+            self.damage = _words(str(error))
             return b""
         self._input = self._member.unconsumed_tail
         if self._member.eof:
@@ -72,3 +72,10 @@ class Gunzip(io.RawIOBase):
             self._inside = bool(self._input)
             self._member = zlib.decompressobj(_GZIP)
         return text
+
+
+def _words(error: str) -> str:
+    """What zlib has to say, without its numbers."""
+    if "incorrect header" in error:
+        return "this is not gzip data"
+    return "its checksum is wrong" if "check" in error else "its data is damaged"

@@ -8,10 +8,11 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from muntin.errors import BadRowError, InputError
-from muntin.kernel.compute import Clocks, Cost, Recipe, Totals, compute
+from muntin.kernel.compute import Clocks, Cost, Recipe, Totals, compute, unreadable
 from muntin.kernel.engine import run
 from muntin.kernel.merge import gather, merge
-from muntin.logs.chunks import LINE, PIECE_BYTES, Chunk, WorkOrder, read_chunks
+from muntin.logs.bad import first_bad_row
+from muntin.logs.chunks import PIECE_BYTES, Chunk, WorkOrder, read_chunks
 from muntin.logs.formats import Wanted, needed_columns, records_sql, sizes_sql
 from muntin.model import POSITION, SIZE, SOURCE_COLUMN, Stream, Tally
 from muntin.windows.ledger import Ledger
@@ -32,6 +33,7 @@ class Report:
     costs: dict[str, Cost]
     late: tuple[int, int] = (0, 0)  # records behind the mark, and how far at most
     notes: tuple[str, ...] = ()
+    timeless: bool = False  # whether the first bad row had no time, and nothing else wrong
 
 
 def read_lane(
@@ -49,8 +51,7 @@ def read_lane(
         except InputError as error:
             if stream.on_bad_row == "fail":
                 raise
-            reading.notes.append(str(error))
-            reading.totals.bad += 1
+            reading.give_up(order, str(error))
     return reading.blocks(), reading.report(lane[0].source)
 
 
@@ -60,6 +61,7 @@ class _Reading:
     def __init__(self, stream: Stream, recipes: Sequence[Recipe], clocks: Clocks) -> None:
         self.totals = Totals()
         self.notes: list[str] = []
+        self._timeless = False
         self._stream = stream
         self._recipes = recipes
         self._shapes = {recipe.shape.id: recipe.shape for recipe in recipes}
@@ -71,7 +73,7 @@ class _Reading:
         for chunk in read_chunks(order, self._stream.format, self._needed, piece_bytes):
             records = parse(chunk, self._stream, self._wanted, order)
             if chunk.broken or records.column(POSITION).null_count:
-                self._tell_bad(_bad_row(chunk, records, order, self._stream))
+                self._look_at_bad(chunk, records, order)
             done = compute(records, order.source, self._recipes, self._clocks, chunk.broken)
             if done.backwards:
                 self._tell_bad(
@@ -84,6 +86,11 @@ class _Reading:
                     shape: [merge(self._shapes[shape], found)]
                     for shape, found in self.totals.blocks.items()
                 }
+
+    def give_up(self, order: WorkOrder, message: str) -> None:
+        """Notes that an order could not be read to its end."""
+        self.notes.append(message)
+        self.totals.add(unreadable(order.source, self._recipes, self._clocks))
 
     def blocks(self) -> dict[str, pa.Table]:
         return {shape: gather(self._shapes[shape], b) for shape, b in self.totals.blocks.items()}
@@ -101,7 +108,15 @@ class _Reading:
             totals.costs,
             totals.late,
             notes,
+            self._timeless,
         )
+
+    def _look_at_bad(self, chunk: Chunk, records: pa.Table, order: WorkOrder) -> None:
+        if self.notes and self._stream.on_bad_row != "fail":
+            return
+        row = first_bad_row(chunk, records, self._stream, self._wanted)
+        self._timeless = row.timeless
+        self._tell_bad(row.described(order, chunk, self._stream))
 
     def _tell_bad(self, message: str) -> None:
         """One bad row is told of; all are counted."""
@@ -123,17 +138,3 @@ def parse(chunk: Chunk, stream: Stream, wanted: Wanted, order: WorkOrder) -> pa.
         counted = run(sizes, {"fields": chunk.fields}, f"measuring {order.path}")
         records = records.append_column(SIZE, counted["n"])
     return records
-
-
-def _bad_row(chunk: Chunk, records: pa.Table, order: WorkOrder, stream: Stream) -> str:
-    if chunk.broken:
-        text = next(iter(chunk.broken.values()))
-    else:
-        row = records.column(POSITION).is_null().index(True).as_py()
-        fields = chunk.fields.slice(row, 1).to_pylist()[0]
-        text = str(fields) if stream.format.kind in ("csv", "parquet") else fields[LINE]
-    shown = text.strip() if len(text) <= 200 else text[:200] + "…"
-    return (
-        f"{order.path}: a row does not fit stream '{stream.name}' "
-        f"(FORMAT {stream.format.kind}, a column's type, or no time): {shown}"
-    )

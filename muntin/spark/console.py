@@ -25,8 +25,8 @@ from muntin.spark.context import own_context
 from muntin.spark.runner import Settings, SparkRun, Step, Summary
 from muntin.store.checkpoint import require_free
 from muntin.store.results import DEFAULT_STATE
-from muntin.windows.choice import Sharing
 from muntin.values import window_text
+from muntin.windows.choice import Sharing
 
 _MB = 1_000_000  # below this, speed says nothing
 

@@ -357,3 +357,12 @@ def test_a_file_rewritten_after_planning_is_refused(tmp_path: Path, text: bytes)
     path.write_bytes(text)
     with pytest.raises(InputError, match=r"a\.log was cut or rewritten before it was read"):
         read([order], TEXT)
+
+
+def test_what_is_wrong_with_gzip_is_said_in_words(tmp_path: Path) -> None:
+    path = tmp_path / "a.log.gz"
+    path.write_bytes(b"plain text\n")
+    assert _read_damaged(path, 1 << 20)[1].endswith("gzip file: this is not gzip data")
+    whole = gzip.compress(b"text\n")
+    path.write_bytes(whole[:-8] + b"\0" * 4 + whole[-4:])
+    assert _read_damaged(path, 1 << 20)[1].endswith("gzip file: its checksum is wrong")

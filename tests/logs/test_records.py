@@ -114,7 +114,7 @@ def test_bad_rows_are_counted_and_one_is_told(tmp_path: Path) -> None:
     assert answer(found, blocks, [BASE // 10 + 1])[0]["total"] == 8
     assert (report.records, report.bad) == (2, 4)
     assert report.notes == (
-        f"{path}: a row does not fit stream 'logs' (FORMAT csv, a column's type, or no time): "
+        f"{path}, line 3: a row does not fit stream 'logs': expected 2 fields in one line: "
         f"{BASE},1,1",
     )
     counts = Ledger(report.tallies).counts(POSITION, found.jobs["job"].windows[0], BASE // 10 + 1)
@@ -138,6 +138,67 @@ def test_a_bad_row_is_refused_where_the_stream_says_so(
     assert str(raised.value).endswith(f": {shown}")
 
 
+GOOD = json.dumps({"t": BASE, "n": 1})
+WEB = '1.2.3.4 - - [{}] "GET / HTTP/1.1" {} 5'
+
+
+@pytest.mark.parametrize(
+    ("stream", "lines", "said"),
+    [
+        ("(t BIGINT, n BIGINT) FROM '{}' FORMAT json", [GOOD, "", "x"], "3: it is not a JSON"),
+        (
+            "(t BIGINT, n BIGINT) FROM '{}' FORMAT json",
+            [GOOD, '{"t": 1, "n": "x"}'],
+            '2: column "n" is not BIGINT',
+        ),
+        ("(t BIGINT, n BIGINT) FROM '{}' FORMAT json", ["{}"], '1: TIMESTAMP "t" gives no time'),
+        ("(t BIGINT, n BIGINT) FROM '{}' FORMAT csv", ["t,n", "1,2", ",x"], '3: column "n" is not'),
+        (
+            "(t BIGINT, n BIGINT) FROM '{}' FORMAT regex '(?P<t>[0-9]+) (?P<n>.+)'",
+            ["1 2", "1"],
+            "2: it does not match FORMAT regex",
+        ),
+        (
+            "FROM '{}' FORMAT common",
+            [WEB.format("01/Jan/2026:00:00:00 +0000", 200), WEB.format("yesterday", 200)],
+            '2: TIMESTAMP "time" gives no time',
+        ),
+    ],
+)
+def test_a_bad_row_is_told_with_its_place_and_reason(
+    tmp_path: Path, stream: str, lines: list[str], said: str
+) -> None:
+    path = tmp_path / "web-1.log"
+    path.write_text("".join(line + "\n" for line in lines))
+    timestamp = "" if stream.endswith("common") else "TIMESTAMP t"
+    value = "status" if stream.endswith("common") else "n"
+    found = sql(
+        f"CREATE STREAM logs {stream.format(path)} {timestamp}; "
+        f"CREATE JOB job AS SELECT sum({value}) FROM logs WINDOW 1 DAY"
+    )
+    _, (report,) = read(found)
+    assert report.notes[0].startswith(f"{path}, line {said[0]}: a row does not fit stream 'logs'")
+    assert said[2:] in report.notes[0]
+
+
+def test_bad_rows_of_later_pieces_are_told_by_their_byte(tmp_path: Path) -> None:
+    path = tmp_path / "web-1.json"
+    path.write_text(f"{GOOD}\n\n{GOOD}\nx\n")
+    _, (report,) = read(program(path), piece_bytes=len(GOOD) + 1)
+    assert f"{path}, byte {2 * len(GOOD) + 3}: " in report.notes[0]
+
+
+def test_a_missing_sequence_number_is_told(tmp_path: Path) -> None:
+    path = tmp_path / "web-1.json"
+    path.write_text(f'{GOOD}\n{{"t": {BASE}}}\n')
+    found = sql(
+        f"CREATE STREAM logs (t BIGINT, n BIGINT) FROM '{path}' FORMAT json TIMESTAMP t; "
+        "CREATE JOB job AS SELECT count(*) FROM logs WINDOW 5 OF n"
+    )
+    _, (report,) = read(found)
+    assert '"n" is missing' in report.notes[0]
+
+
 def test_long_rows_are_cut_in_messages(tmp_path: Path) -> None:
     (tmp_path / "a.json").write_text("x" * 300)
     _, (report,) = read(program(tmp_path / "a.json"))
@@ -152,6 +213,8 @@ def test_what_cannot_be_read_is_one_bad_row_and_the_rest_goes_on(tmp_path: Path)
     _, (report,) = read(found, slack_us=0)
     assert (report.source, report.records, report.bad) == ("web-1", 6, 1)
     assert "web-1.1.json.gz is not a readable gzip file" in report.notes[0]
+    window = found.jobs["job"].windows[0]
+    assert Ledger(report.tallies).counts(POSITION, window, BASE // 10 + 1) == Counts(6, 1, 0)
     with pytest.raises(InputError, match="not a readable gzip file"):
         read(program(tmp_path / "{source}.*.json.gz", bad="FAIL"), slack_us=0)
 

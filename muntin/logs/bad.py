@@ -1,0 +1,95 @@
+"""A bad row looked at again, to say where it stands and what is wrong with it.
+
+Only one row of many is told of, so this may take its time.
+"""
+
+from __future__ import annotations
+
+import json
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyarrow as pa
+
+from muntin.kernel.engine import literal, run
+from muntin.logs.chunks import LINE, Chunk, WorkOrder, is_gzip
+from muntin.logs.formats import PATTERNS, Wanted, wrong_columns_sql
+from muntin.model import POSITION, Format, Stream
+
+_SHOWN = 200
+
+
+@dataclass(frozen=True)
+class BadRow:
+    """The number of a row among those of its chunk, its text, and why it is bad."""
+
+    number: int
+    text: str
+    reason: str
+    timeless: bool = False
+
+    def described(self, order: WorkOrder, chunk: Chunk, stream: Stream) -> str:
+        place = _place(self.number, order, chunk, stream.format)
+        text = self.text.strip() if len(self.text) <= _SHOWN else self.text[:_SHOWN] + "…"
+        return (
+            f"{order.path}{place}: a row does not fit stream '{stream.name}': {self.reason}: {text}"
+        )
+
+
+def first_bad_row(chunk: Chunk, records: pa.Table, stream: Stream, wanted: Wanted) -> BadRow:
+    """The first row of the chunk that could not be split or has no position."""
+    kind = stream.format.kind
+    if chunk.broken:
+        number, text = next(iter(chunk.broken.items()))
+        names = len(chunk.fields.column_names)
+        return BadRow(number, text, f"expected {names} fields in one line")
+    number = records.column(POSITION).is_null().index(True).as_py()
+    fields = chunk.fields.slice(number, 1)
+    row = fields.to_pylist()[0]
+    text = str(row) if kind in ("csv", "parquet") else str(row[LINE])
+    unlike = _unlike(fields, text, stream.format)
+    if unlike is not None:
+        return BadRow(number, text, unlike)
+    wrong = run(wrong_columns_sql(stream, wanted, frozenset(fields.column_names)),
+                {"fields": fields}, "looking at a bad row")["wrong"].to_pylist()  # fmt: skip
+    if wrong:
+        return BadRow(number, text, " and ".join(wrong))
+    return BadRow(number, text, f"TIMESTAMP {stream.timestamp} gives no time", True)
+
+
+def _unlike(fields: pa.Table, text: str, format_: Format) -> str | None:
+    """Why a line is not of the format at all."""
+    if format_.kind == "json":
+        return None if _is_object(text) else "it is not a JSON object"
+    pattern = format_.pattern or PATTERNS.get(format_.kind)
+    if pattern is None:
+        return None
+    sql = f"SELECT regexp_matches({LINE}, {literal(pattern)}) AS fits FROM fields"
+    (fits,) = run(sql, {"fields": fields}, "looking at a bad row")["fits"].to_pylist()
+    return None if fits else f"it does not match FORMAT {format_.kind}"
+
+
+def _is_object(text: str) -> bool:
+    try:
+        return isinstance(json.loads(text), dict)
+    except ValueError:
+        return False
+
+
+def _place(number: int, order: WorkOrder, chunk: Chunk, format_: Format) -> str:
+    """The line in the first piece of a file, the byte in a later one; unknown in gzip."""
+    if format_.kind == "parquet":
+        return f", row {number + 1} of row group {chunk.start}"
+    if is_gzip(order.path):
+        return ""
+    header = format_.kind == "csv" and format_.header and chunk.start == 0
+    left, at = number + header, chunk.start
+    with suppress(OSError), Path(order.path).open("rb") as file:
+        file.seek(chunk.start)
+        for line_number, line in enumerate(file, start=1):
+            left -= bool(line.strip(b"\r\n"))
+            if left < 0:
+                return f", line {line_number}" if chunk.start == 0 else f", byte {at}"
+            at += len(line)
+    return ""
