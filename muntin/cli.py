@@ -16,9 +16,10 @@ from typer.core import TyperGroup
 
 from muntin import program as programs
 from muntin.api import seconds_of
-from muntin.errors import InputError, MuntinError
+from muntin.errors import InputError, LanguageError, MuntinError
 from muntin.inline import windows_inline
 from muntin.language.explain import explain as explain_program
+from muntin.language.explain import explain_stream
 from muntin.model import Program
 from muntin.output import OutputFormat, RowWriter, losses
 from muntin.pipeline import Pipeline
@@ -77,7 +78,12 @@ def explain(
     ] = None,
 ) -> None:
     """Print each job's plan: windows, pane, cells and the SQL of every stage."""
-    program = programs.load(file)
+    try:
+        program = programs.load(file)
+    except LanguageError as error:
+        for stream in error.streams:  # a mistake is often about their columns
+            typer.echo(explain_stream(stream))
+        raise
     choices = choices_in(state, program) if state is not None else {}
     typer.echo(explain_program(program, choices))
 

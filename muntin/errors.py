@@ -12,6 +12,10 @@ MuntinError
 from __future__ import annotations
 
 import unicodedata
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from muntin.model import Stream
 
 
 class MuntinError(Exception):
@@ -23,6 +27,7 @@ class LanguageError(MuntinError):
 
     def __init__(self, message: str, text: str, start: int, end: int | None = None) -> None:
         self.message = message
+        self.streams: tuple[Stream, ...] = ()  # those defined before the mistake
         self.line, self.column = _line_and_column(text, start)
         self._excerpt = _excerpt(text, self.line, self.column, (end or start + 1) - start)
         super().__init__(f"line {self.line}, column {self.column}: {message}\n{self._excerpt}")

@@ -66,6 +66,7 @@ class Stream:
     on_bad_row: Literal["skip", "fail"] = "skip"
     until: str | None = None  # where a record's span ends; None if it stands for a moment
     spans: Spans | None = None
+    inferred: bool = False  # whether the types of columns come from a sample of texts
 
     def visible_columns(self) -> tuple[Column, ...]:
         """The record's own columns and, unless one has its name, the source."""

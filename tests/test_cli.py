@@ -198,3 +198,14 @@ def test_a_stream_without_any_time_is_refused(
     assert (code, out) == (1, "")
     assert "line 1: a row does not fit stream 'hits': TIMESTAMP \"ts\" gives no time" in err
     assert "error: stream 'hits': TIMESTAMP \"ts\" gave no time for any row" in err
+
+
+def test_types_from_a_sample_are_told_as_such(
+    sql: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write(sql.parent, [*map(json.dumps, ROWS), json.dumps(ROWS[0] | {"ms": "n/a"})])
+    code, out, err = muntin(capsys, "explain", sql)
+    assert code == 1
+    assert re.search(r"^ +ms +VARCHAR$", out, re.MULTILINE)
+    assert 'column "ms" was taken for VARCHAR from a sample of the files' in err
+    assert "CREATE STREAM hits (ms BIGINT, …)" in err

@@ -334,6 +334,7 @@ def arity(name: str) -> int | None:
     return None if name == "count" else _ARITY.get(name, 1)
 
 
+_POWERS = "sums of powers: sum(x), sum(x * x), sum(x * x * x), count(x)"
 _INSTEAD = {
     "string_agg": "histogram(x) keeps every value with its count",
     "array_agg": "histogram(x) keeps every value with its count",
@@ -342,6 +343,15 @@ _INSTEAD = {
     "reservoir_quantile": "approx_quantile(x, q)",
     "approx_top_k": "GROUP BY x ORDER BY count(*) DESC LIMIT k",
     "entropy": "histogram(x)",
+    "fsum": "sum(x)",
+    "kahan_sum": "sum(x)",
+    "sumkahan": "sum(x)",
+    "favg": "avg(x)",
+    "sem": "stddev(x) / sqrt(count(x))",
+    "skewness": _POWERS,
+    "kurtosis": _POWERS,
+    "kurtosis_pop": _POWERS,
+    "bitstring_agg": "histogram(x)",
     "corr": "sums: sum(x * y), sum(x), sum(y), count(*)",
     "covar_pop": "(sum(x * y) - sum(x) * sum(y) / count(*)) / count(*)",
     "covar_samp": "(sum(x * y) - sum(x) * sum(y) / count(*)) / (count(*) - 1)",
@@ -351,4 +361,8 @@ _INSTEAD = {
 def instead_of(name: str) -> str:
     """What to use in place of an aggregate that cannot be merged."""
     known: Sequence[str] = sorted(EXPANSIONS)
+    if name.startswith("regr_"):
+        return "sums: sum(x * y), sum(x * x), sum(x), sum(y), count(*)"
+    if name.startswith("bit_"):
+        return "of each bit, for example the lowest, bool_or(x & 1 = 1)"
     return _INSTEAD.get(name, "one of " + ", ".join(known))

@@ -118,6 +118,22 @@ def describe(sql: str, columns: Mapping[str, str], relation: str) -> list[tuple[
     return [(str(name), str(kind)) for name, kind, *_ in rows]
 
 
+def rehearse(sql: str, columns: Mapping[str, str], relation: str) -> None:
+    """Runs a statement over one row of NULLs: a text that is no number is met now, not later.
+
+    Raises duckdb.ConversionException; whatever else NULLs may do, records need not.
+    """
+    fields = ", ".join(f"NULL::{kind} AS {quote(name)}" for name, kind in columns.items())
+    # MATERIALIZED keeps DuckDB from seeing that all is NULL, and then looking no further.
+    row = f"{relation} AS MATERIALIZED (SELECT {fields or 'NULL AS nothing'})"
+    try:
+        connection().execute(_with_sql(row, sql)).fetchall()
+    except duckdb.ConversionException:
+        raise
+    except duckdb.Error:
+        return
+
+
 def column_types(table: pa.Table) -> dict[str, str]:
     """The types DuckDB gives an Arrow table's columns."""
     described = run("FROM (DESCRIBE fields)", {"fields": table}, "describing a table").to_pylist()
@@ -129,6 +145,28 @@ def aggregate_names() -> frozenset[str]:
     """Every function that DuckDB itself treats as an aggregate."""
     sql = "SELECT DISTINCT function_name FROM duckdb_functions() WHERE function_type='aggregate'"
     return frozenset(str(name) for (name,) in connection().execute(sql).fetchall())
+
+
+@cache
+def function_names() -> frozenset[str]:
+    """Every function that is called by a name, macros included."""
+    sql = "SELECT DISTINCT function_name FROM duckdb_functions()"
+    names = (str(name) for (name,) in connection().execute(sql).fetchall())
+    return frozenset(name for name in names if name.isidentifier())
+
+
+@cache
+def is_function(name: str) -> bool:
+    """Whether there is such a function, also one that is part of the grammar, as coalesce is."""
+    if name in function_names() or not name.isidentifier():
+        return True
+    try:
+        describe(f"SELECT {name}() FROM records", {}, "records")
+    except duckdb.CatalogException:
+        return False
+    except duckdb.Error:
+        return True
+    return True
 
 
 def _with_sql(relations: str, sql: str) -> str:

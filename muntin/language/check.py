@@ -38,7 +38,11 @@ def check(text: str, columns_of: ColumnsOf, streams: Mapping[str, Stream] | None
         raise LanguageError(message, text, 0)
     checker = _Checker(script, columns_of, dict(streams or {}))
     for statement in script.statements:
-        checker.take(statement)
+        try:
+            checker.take(statement)
+        except LanguageError as error:
+            error.streams = tuple(checker.streams.values())
+            raise
     return Program(checker.streams, share_panes(checker.jobs))
 
 
@@ -69,7 +73,9 @@ class _Checker:
             on_bad_row=node.args.get("on_bad_row") or "skip",
         )
         declared = self._columns(node.args.get("columns") or (), stream.format)
-        stream = replace(stream, columns=declared or self.columns_of(stream))
+        columns = declared or self.columns_of(stream)
+        told = bool(declared) or stream.format.kind in (*FIXED_COLUMNS, "parquet")
+        stream = replace(stream, columns=columns, inferred=not told)
         stream = replace(stream, timestamp=self._timestamp(node, stream))
         self.streams[name] = self._spanning(node, stream)
 

@@ -10,7 +10,7 @@ import duckdb
 from sqlglot import exp
 
 from muntin.kernel.aggregates import Expander, stored
-from muntin.kernel.engine import describe
+from muntin.kernel.engine import describe, rehearse
 from muntin.language.calls import call_of, is_aggregate
 from muntin.language.messages import reason
 from muntin.language.scope import Scope, is_condition, is_parameter
@@ -41,7 +41,10 @@ class Groups:
         """The expression's SQL and type, if DuckDB can evaluate it on a group."""
         sql = self.sql(node, before)
         try:
-            ((_, kind),) = describe(f"SELECT ({sql}) AS x FROM groups", self._types(), "groups")
+            select = f"SELECT ({sql}) AS x FROM groups"
+            ((_, kind),) = describe(select, self._types(), "groups")
+            if "'" in sql:
+                rehearse(select, self._types(), "groups")
         except duckdb.Error as error:
             raise self._scope.script.error(reason(error), node) from error
         return sql, kind

@@ -50,7 +50,15 @@ def reason(error: Exception) -> str:
         for theirs, ours in _HINTS.items()
         if line.startswith(theirs)
     ]
-    return "; ".join([first, *hints])
+    return _plain("; ".join([first, *hints]))
+
+
+def _plain(words: str) -> str:
+    """DuckDB's words for what is not known, in ours."""
+    words = re.sub(r"^\w+ function with name (\S+) does not exist", r"unknown function '\1'", words,
+                   flags=re.IGNORECASE)  # fmt: skip
+    words = re.sub(r"^type with name (\S+) does not exist", r"unknown type '\1'", words)
+    return re.sub(r'did you mean "(?:main\.)?(\w+)"', r"did you mean \1", words)
 
 
 def _unparsed(message: str) -> str:

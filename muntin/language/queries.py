@@ -12,10 +12,10 @@ from sqlglot import exp
 
 from muntin.kernel.aggregates import stored
 from muntin.kernel.compute import Recipe
-from muntin.kernel.engine import describe
+from muntin.kernel.engine import describe, function_names, is_function
 from muntin.language.calls import aggregates_in, is_aggregate
 from muntin.language.grouped import Groups
-from muntin.language.messages import reason
+from muntin.language.messages import nearest, reason
 from muntin.language.over import Over
 from muntin.language.scope import Scope
 from muntin.language.script import Script
@@ -45,6 +45,8 @@ def table_of(script: Script, query: exp.Expr) -> exp.Table:
     for node in query.walk():
         if (words := _impossible(node)) and node is not query:
             raise script.error(f"{words} is not possible in a job", node, query)
+        if (message := _meaningless(node)) is not None:
+            raise script.error(message, node, query)
     table = query.args["from_"].this if query.args.get("from_") else None
     if not isinstance(table, exp.Table) or not isinstance(table.this, exp.Identifier):
         raise script.error("expected FROM and the name of a stream", table, query)
@@ -52,6 +54,15 @@ def table_of(script: Script, query: exp.Expr) -> exp.Table:
     if renamed or any(table.args.get(clause) for clause in table.args.keys() - {"this", "alias"}):
         raise script.error("expected the name of a stream alone", table)
     return table
+
+
+def _meaningless(node: exp.Expr) -> str | None:
+    if isinstance(node, exp.Tuple) and not node.expressions:
+        return "expected an expression between '(' and ')'"
+    called = isinstance(node, exp.Anonymous) and not isinstance(node.parent, exp.WithinGroup)
+    if called and not is_function(node.name.lower()):
+        return f"unknown function '{node.name}'; {nearest(node.name, function_names(), '')}"
+    return None
 
 
 def _impossible(node: exp.Expr) -> str | None:

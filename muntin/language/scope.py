@@ -13,7 +13,7 @@ import duckdb
 from sqlglot import exp
 
 from muntin.errors import LanguageError
-from muntin.kernel.engine import describe, quote
+from muntin.kernel.engine import describe, quote, rehearse
 from muntin.language.messages import nearest, reason
 from muntin.language.script import Script
 from muntin.model import POSITION, Column, Stream
@@ -50,7 +50,8 @@ class Scope:
         try:
             return sql, self.type_of(sql)
         except duckdb.Error as error:
-            raise self.script.error(reason(error), self._narrowest(node, before, error)) from error
+            place = self._narrowest(node, before, error)
+            raise self.script.error(self._why(error, place), place) from error
 
     def condition(self, node: exp.Expr, clause: str) -> str:
         sql, kind = self.bound(node)
@@ -62,9 +63,12 @@ class Scope:
         """The type of an expression over a record, or of an aggregate over many."""
         if sql not in self._types:
             columns = self._columns | {POSITION: "BIGINT"}
-            found = describe(f"SELECT ({sql}) AS x FROM records", columns, "records")
+            select = f"SELECT ({sql}) AS x FROM records"
+            found = describe(select, columns, "records")
             if len(found) != 1:
                 raise duckdb.BinderException("'*' can only stand in count(*)")
+            if "'" in sql:
+                rehearse(select, columns, "records")
             self._types[sql] = found[0][1]
         return self._types[sql]
 
@@ -113,6 +117,22 @@ class Scope:
         if index is None:
             raise self.unknown(node)
         return f"({self.sql(self.items[index].unalias(), index)})"
+
+    def _why(self, error: Exception, place: exp.Expr) -> str:
+        """The reason and, where a type was only guessed, how to say it."""
+        message = reason(error)
+        texts = [
+            path[0]
+            for column in place.find_all(exp.Column)
+            if (path := self._path(column)) and self._columns[path[0]] == "VARCHAR"
+        ]
+        if not self.stream.inferred or not texts or not isinstance(error, duckdb.BinderException):
+            return message
+        return (
+            f"{message.partition('. ')[0]}; column {quote(texts[0])} was taken for VARCHAR from a "
+            f"sample of the files, where not every value is a number: declare the columns, as in "
+            f"CREATE STREAM {self.stream.name} ({texts[0]} BIGINT, …)"
+        )
 
     def _narrowest(self, node: exp.Expr, before: int | None, error: Exception) -> exp.Expr:
         """The smallest part of the expression that fails in the same way."""
