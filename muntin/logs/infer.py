@@ -20,7 +20,7 @@ from muntin.errors import EngineError, InputError
 from muntin.kernel.engine import column_types, connection, literal, quote, run
 from muntin.logs.chunks import LINE, WorkOrder, read_chunks
 from muntin.logs.formats import FIXED_COLUMNS, groups_sql
-from muntin.logs.patterns import path_patterns
+from muntin.logs.patterns import described, path_patterns
 from muntin.logs.regexes import groups
 from muntin.model import Column, Stream
 
@@ -64,7 +64,7 @@ def _paths_with_content(stream: Stream) -> list[Path]:
 
 def _no_content(stream: Stream) -> InputError:
     return InputError(
-        f"stream '{stream.name}': no file with content matches {' or '.join(stream.patterns)}; "
+        f"stream '{stream.name}': no file with content matches {described(stream.patterns)}; "
         f"start when there is one, or declare the columns: CREATE STREAM {stream.name} (…)"
     )
 
@@ -99,6 +99,8 @@ def _first_rows(stream: Stream, path: Path) -> pa.Table:
     with closing(read_chunks(order, stream.format, [], _BYTES)) as chunks:
         fields = next((chunk.fields.slice(0, _ROWS) for chunk in chunks), pa.table({}))
     fields = fields.select([i for i, name in enumerate(fields.column_names) if name])
+    if stream.format.kind == "csv" and "".join(fields.column_names[:1]).startswith("{"):
+        raise InputError(f"{path} looks like JSON; expected csv (or write FORMAT json)")
     known = [name.lower() for name in fields.column_names]
     twice = [name for name in fields.column_names if known.count(name.lower()) > 1]
     if twice:

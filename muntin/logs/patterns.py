@@ -70,6 +70,13 @@ def path_patterns(texts: Sequence[str]) -> list[PathPattern]:
     return [PathPattern(text, below) for text in texts]
 
 
+def described(texts: Sequence[str]) -> str:
+    """The patterns as a message names them, with the folder that relative ones start from."""
+    quoted = " or ".join(f"'{text}'" for text in texts)
+    relative = any(not Path(text).is_absolute() for text in texts)
+    return f"{quoted} in {Path.cwd()}" if relative else quoted
+
+
 def _part_regex(part: str) -> str:
     pieces = re.split(r"(\*|\{source\})", part)
     named = {"*": "[^/]*", _SOURCE: "(?P<source>[^/]+)"}

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from muntin.errors import InputError
 from muntin.logs.chunks import PIECE_BYTES, WorkOrder
 from muntin.logs.files import FilePosition
+from muntin.logs.patterns import described
 from muntin.logs.watch import Unread, Watch
 from muntin.model import Stream
 
@@ -75,7 +76,7 @@ class Tail:
     def require_files(self) -> None:
         """Refuses patterns that match nothing at all."""
         if not self._watch.matches():
-            wanted = " or ".join(f"'{text}'" for text in self._stream.patterns)
+            wanted = described(self._stream.patterns)
             raise InputError(f"stream '{self._stream.name}': no file matches {wanted}")
 
     def next_batch(self, now: float, in_order: bool) -> Batch:

@@ -186,3 +186,9 @@ def test_files_that_cannot_be_read_do_not_hide_the_others(tmp_path: Path) -> Non
     stream = Stream("s", (str(tmp_path / "*.gz"),), Format("json"), (), "", on_bad_row="fail")
     with pytest.raises(InputError, match=r"a\.gz is not a readable gzip file"):
         infer_columns(stream)
+
+
+def test_json_is_not_taken_for_csv(tmp_path: Path) -> None:
+    (tmp_path / "a.log").write_text('{"ts": 1, "n": 2}\n{"ts": 2, "n": 2}\n')
+    with pytest.raises(InputError, match=r"a\.log looks like JSON; expected csv"):
+        kinds(Format("csv"), tmp_path / "a.log")

@@ -527,8 +527,10 @@ def test_finite_input_that_is_rewritten_is_told_and_not_read_twice(
 def test_patterns_must_match_something(tmp_path: Path) -> None:
     tail = Tail(stream(tmp_path / "*.log", "/nowhere/at/all"), follow=False)
     expected = f"stream 'logs': no file matches '{tmp_path}/\\*.log' or '/nowhere/at/all'"
-    with pytest.raises(InputError, match=expected):
+    with pytest.raises(InputError, match=f"{expected}$"):
         tail.require_files()
+    with pytest.raises(InputError, match=f"no file matches 'none/x' in {Path.cwd()}$"):
+        Tail(stream("none/x"), follow=False).require_files()
 
 
 def test_a_file_that_two_patterns_match_is_read_once(tmp_path: Path, log: Path) -> None:

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+import muntin as mt
 from muntin.errors import StateError
 from muntin.store.checkpoint import locked, require_free
 
@@ -81,6 +82,20 @@ def test_spark_says_itself_what_it_wants(folder: Path) -> None:
     message = "error: Spark did not start on foo: Master must either be yarn or start with"
     assert err.startswith(message)
     assert len(err.strip().splitlines()) == 1
+
+
+def test_options_of_python_are_refused_as_ours(folder: Path) -> None:
+    program = mt.sql(SQL.replace("logs/", f"{folder}/logs/"))
+    for idle in ("x", "0s", "3 parsecs"):
+        with pytest.raises(mt.MuntinError, match="^idle"):
+            next(mt.run_on_spark(program, folder / "state", idle=idle))
+
+
+def test_records_that_wait_for_their_window_are_told(folder: Path) -> None:
+    _, err = start(folder, "run", "jobs.sql", "--for", "1s", "--idle", "60s").communicate(
+        timeout=60
+    )
+    assert "1 record of job 'sums' wait in 1 open window" in err
 
 
 def test_a_state_folder_is_refused_before_spark_starts(folder: Path) -> None:
