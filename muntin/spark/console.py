@@ -69,10 +69,8 @@ def tell(summary: Summary, console: Console) -> None:
     """The totals in words."""
     console.print(_totals(summary), soft_wrap=True)
     for job, (records, windows) in summary.open.items():
-        wait = (
-            f"{_count(records, 'record')} of job '{job}' wait in {_count(windows, 'open window')}"
-        )
-        console.print(wait, soft_wrap=True)
+        wait = f"wait{'s' if records == 1 else ''} in {_count(windows, 'open window')}"
+        console.print(f"{_count(records, 'record')} of job '{job}' {wait}", soft_wrap=True)
     for note in losses(summary.records, summary.bad, summary.late, summary.slack_us):
         console.print(f"[yellow]note:[/] {escape(note)}", soft_wrap=True)
 

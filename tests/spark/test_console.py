@@ -87,15 +87,14 @@ def test_spark_says_itself_what_it_wants(folder: Path) -> None:
 def test_options_of_python_are_refused_as_ours(folder: Path) -> None:
     program = mt.sql(SQL.replace("logs/", f"{folder}/logs/"))
     for idle in ("x", "0s", "3 parsecs"):
-        with pytest.raises(mt.MuntinError, match="^idle"):
+        with pytest.raises(mt.MuntinError, match=r"^idle"):
             next(mt.run_on_spark(program, folder / "state", idle=idle))
 
 
 def test_records_that_wait_for_their_window_are_told(folder: Path) -> None:
-    _, err = start(folder, "run", "jobs.sql", "--for", "1s", "--idle", "60s").communicate(
-        timeout=60
-    )
-    assert "1 record of job 'sums' wait in 1 open window" in err
+    process = start(folder, "run", "jobs.sql", "--for", "1s", "--idle", "60s")
+    _, err = process.communicate(timeout=60)
+    assert "1 record of job 'sums' waits in 1 open window" in err
 
 
 def test_a_state_folder_is_refused_before_spark_starts(folder: Path) -> None:
