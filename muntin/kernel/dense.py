@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from muntin.kernel.statements import cells_of, count_cell, row_names
+from muntin.kernel.statements import cells_of, row_names
 from muntin.model import Cell, Merge, Shape
 from muntin.windows.spec import WindowSpec
 
@@ -228,7 +228,10 @@ def _row_codes(blocks: pa.Table, names: Sequence[str]) -> tuple[Ints, pa.Table]:
 
 def _counts(shape: Shape, numbers: Sequence[_Numbers]) -> Ints:
     """The count cell of each row's part: zero when nothing is left of the row."""
-    wanted = {count_cell(part).name for part in shape.parts}
+    cells = [cell for part in shape.parts for cell in part.cells if cell.sql == "count(*)"]
+    wanted = {cell.name for cell in cells}
+    if len(wanted) < len(shape.parts):  # a sketch's registers are not counted
+        raise NotDenseError
     total: Ints = np.sum(
         [n.values for n in numbers if n.cell.name in wanted], axis=0, dtype=np.int64
     )

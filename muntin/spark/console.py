@@ -68,7 +68,8 @@ def run_program(program: Program, options: RunOptions, console: Console) -> dict
 def tell(summary: Summary, console: Console) -> None:
     """The totals in words."""
     console.print(_totals(summary), soft_wrap=True)
-    for job, (records, windows) in summary.open.items():
+    if summary.open:
+        job, (records, windows) = max(summary.open.items(), key=lambda item: item[1])
         wait = f"wait{'s' if records == 1 else ''} in {_count(windows, 'open window')}"
         console.print(f"{_count(records, 'record')} of job '{job}' {wait}", soft_wrap=True)
     for note in losses(summary.records, summary.bad, summary.late, summary.slack_us):

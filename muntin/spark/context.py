@@ -103,6 +103,10 @@ def _ending(context: SparkContext) -> Iterator[None]:
     except KeyboardInterrupt:
         context._accumulatorServer.shutdown()
         raise
+    except Py4JError as error:
+        said = str(error)  # which only a living JVM can say
+        context.stop()
+        raise RuntimeError(said) from None
     except BaseException:
         context.stop()
         raise
