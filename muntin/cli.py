@@ -36,7 +36,10 @@ class _Commands(TyperGroup):
     def invoke(self, ctx: Any) -> Any:
         try:
             return super().invoke(ctx)
-        except KeyboardInterrupt:
+        except (KeyboardInterrupt, RuntimeError) as error:
+            # DuckDB has words of its own for Ctrl-C while it works.
+            if isinstance(error, RuntimeError) and str(error) != "Query interrupted":
+                raise
             _err.print("stopped")
             raise typer.Exit(130) from None
 

@@ -209,3 +209,32 @@ def test_types_from_a_sample_are_told_as_such(
     assert re.search(r"^ +ms +VARCHAR$", out, re.MULTILINE)
     assert 'column "ms" was taken for VARCHAR from a sample of the files' in err
     assert "CREATE STREAM hits (ms BIGINT, …)" in err
+
+
+def test_an_interrupted_query_says_that_it_stopped(tmp_path: Path) -> None:
+    """DuckDB notices Ctrl-C by itself."""
+    slow = "SELECT count(*) FROM range(100000000000)"
+    (tmp_path / "slow.py").write_text(
+        "import sys\n"
+        "from muntin import cli\n"
+        "from muntin.kernel import engine\n"
+        "@cli.app.command()\n"
+        "def slow() -> None:\n"
+        "    engine.connection()\n"
+        "    print('ready', flush=True)\n"
+        f"    engine.run({slow!r}, {{}}, 'counting')\n"
+        "sys.argv = ['muntin', 'slow']\n"
+        "cli.main()\n"
+    )
+    process = subprocess.Popen(
+        [sys.executable, str(tmp_path / "slow.py")],
+        env=os.environ | {"PYTHONPATH": str(Path(__file__).parents[1])},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdout is not None
+    assert process.stdout.readline() == "ready\n"
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate(timeout=60)
+    assert (process.returncode, err) == (130, "stopped\n")

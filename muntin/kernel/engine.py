@@ -105,6 +105,8 @@ def run(sql: str, tables: Mapping[str, pa.Table], doing: str) -> pa.Table:
     con = connection()
     try:
         return _local.plans.run(sql, tables) if tables else con.sql(sql).to_arrow_table()
+    except duckdb.InterruptException:
+        raise KeyboardInterrupt from None
     except duckdb.Error as error:
         raise EngineError(doing, str(error).strip(), sql) from error
 
