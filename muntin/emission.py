@@ -132,6 +132,7 @@ class Emission:
 
     windows: list[JobWindows] = field(default_factory=list)
     blocks: dict[str, list[bytes]] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
 
     def results(self) -> Iterator[Result]:
         for windows in self.windows:

@@ -5,6 +5,7 @@ MuntinError
 ├── InputError       log files that are missing, unreadable or not as described
 │   └── BadRowError  a row that does not parse where the stream says ON BAD ROW FAIL
 ├── BlockError       bytes that are not a block this version can read
+├── CodeError        Python of a job or an aggregate that is missing or of another form
 ├── EngineError      DuckDB refused a generated statement; carries the statement
 └── StateError       a state folder that cannot be read, written or continued
 """
@@ -43,6 +44,10 @@ class BadRowError(InputError):
 
 class BlockError(MuntinError):
     """Bytes that are not a block, or a block of another version."""
+
+
+class CodeError(MuntinError):
+    """Python of a job or an aggregate that cannot be found, sent or called."""
 
 
 class EngineError(MuntinError):

@@ -98,4 +98,7 @@ def _drain(tail: Tail, pipeline: Pipeline, note: Callable[[str], None]) -> Itera
         for text in pipeline.read(batch, now):
             note(text)
         final = not batch.remaining
-        yield from pipeline.emit(now, final, behind=batch.behind).windows
+        emission = pipeline.emit(now, final, behind=batch.behind)
+        for text in emission.notes:
+            note(text)
+        yield from emission.windows

@@ -155,6 +155,51 @@ class Axis:
 
 
 TIME = Axis()
+RECORDS = Axis("records")
+
+
+Style = Literal["pairs", "cells", "updates", "states"]
+
+
+@dataclass(frozen=True)
+class Code:
+    """The Python a job is written in: where it is found, and what to send where it is not.
+
+    pairs    mapper, combiner, reducer: blocks hold the values of each key
+    cells    map_batches with `combine`: blocks hold a cell of each key, as those of SQL do
+    updates  map, init, update, finalize over a window's values in time order
+    states   the same without windows: blocks hold the values of each key, then its state
+
+    Two are the same if they are called the same and have the same text.
+    """
+
+    job: str
+    reference: str  # module:name
+    style: Style
+    version: str  # tells texts apart
+    where: str | None = None
+    lines: bool = False  # whether a record is given as its line
+    max_errors: int = field(default=0, compare=False, repr=False)
+    max_state: int = field(default=1 << 24, compare=False, repr=False)  # bytes of a key
+    folder: str | None = field(default=None, compare=False, repr=False)
+    payload: bytes | None = field(default=None, compare=False, repr=False)
+
+
+@dataclass(frozen=True)
+class Fault:
+    """An exception in a job's Python: the method, what it was given, and what it said.
+
+    It counts for every window that ends after its position.
+    """
+
+    job: str
+    method: str
+    given: str
+    reason: str
+    position: int = 0
+
+    def __str__(self) -> str:
+        return f"job '{self.job}': {self.method} failed on {self.given}: {self.reason}"
 
 
 @dataclass(frozen=True)
@@ -176,6 +221,18 @@ class Shape:
     until: int | None = None
     gap: int | None = None
     spans: Spans | None = None
+    code: Code | None = None
+
+    @property
+    def in_python(self) -> bool:
+        """Whether blocks hold Python's objects, which no SQL can merge."""
+        return self.code is not None and self.code.style != "cells"
+
+    @property
+    def axes(self) -> tuple[Axis, ...]:
+        """What records are counted on. Updates come in log order, so those are numbered."""
+        numbered = self.code is not None and self.code.style in ("updates", "states")
+        return (self.axis, RECORDS) if numbered else (self.axis,)
 
     @cached_property
     def id(self) -> str:

@@ -18,6 +18,7 @@ import pyarrow as pa
 
 from muntin.emission import Emission, JobWindows, Kind, sessions
 from muntin.errors import InputError
+from muntin.failures import Failures
 from muntin.kernel.compute import Cost, Recipe
 from muntin.kernel.finish import Due
 from muntin.kernel.merge import Emitted
@@ -86,6 +87,7 @@ class Progress:
     bad: int = 0
     bytes: int = 0
     windows: int = 0
+    failures: Failures = field(default_factory=Failures)
 
 
 class Pipeline:
@@ -123,7 +125,8 @@ class Pipeline:
     @property
     def in_order(self) -> bool:
         """Whether the records of a source have to be read one after another."""
-        counted = any(not shape.axis.is_time for shape in self._shapes.values())
+        shapes = self._shapes.values()
+        counted = any(not axis.is_time for shape in shapes for axis in shape.axes)
         return counted or self.slack_us is not None
 
     def recipes(self) -> list[Recipe]:
@@ -147,12 +150,12 @@ class Pipeline:
         lanes = [self._dated(lane) for lane in batch.lanes]
         reports = self.collection.read(lanes, self.recipes(), self.slack_us)
         self.progress.bytes += batch.bytes
-        self.take(reports, now)
         notes = [note for report in reports for note in report.notes]
+        notes += self.take(reports, now)
         return (*batch.notes, *dict.fromkeys(notes), *self._choose())
 
-    def take(self, reports: Sequence[Report], now: float) -> None:
-        """Notes what was read."""
+    def take(self, reports: Sequence[Report], now: float) -> list[str]:
+        """Notes what was read; returns what has failed."""
         for report in reports:
             source = self.progress.sources.setdefault(report.source, Source())
             source.heard_at = now
@@ -165,6 +168,9 @@ class Pipeline:
             self.progress.ledger.add(report.tallies)
             for shape, cost in report.costs.items():
                 self._measure(self._shapes[shape], report, cost)
+        faults = [fault for report in reports for fault in report.faults]
+        failures = self.progress.failures
+        return [note for f in faults for note in failures.add(self.jobs[f.job], [f])]
 
     def emit(
         self, now: float, final: bool, save: bool = False, behind: frozenset[str] = frozenset()
@@ -186,11 +192,12 @@ class Pipeline:
             return Emission()
         self._note_emitted(due)
         emitted = {shape.id: self.emitted(shape) for shape in self._shapes.values()}
-        answer = self.collection.answer(due, emitted if save else None)
-        emission = Emission(
-            [self._windows_of(name, due, rows) for name, rows in answer.rows.items()],
-            answer.blocks,
-        )
+        answer = self.collection.answer(self._leaving(due), emitted if save else None)
+        emission = Emission(blocks=answer.blocks)
+        for name, rows in answer.rows.items():
+            left, notes = self.progress.failures.sift(self.jobs[name], rows)
+            emission.windows.append(self._windows_of(name, due, left))
+            emission.notes.extend(notes)
         self.progress.windows += sum(len(windows.counts) for windows in emission.windows)
         for shape, cost in answer.costs.items():
             seen = self._measured.get(shape, Measured())
@@ -218,13 +225,25 @@ class Pipeline:
             before = self._choice(shape)
             seen = self._measured.get(id_, Measured())
             after = choose(self._windows[id_], seen, before, self._sharing)
-            if shape.gap is not None or shape.spans is not None:
+            if shape.gap is not None or shape.spans is not None or shape.in_python:
                 continue
             self.progress.choices[id_] = after
             if after.separate != before.separate:
                 names = ", ".join(job.name for job in self.jobs.values() if job.shape == shape)
                 way = "separate state for each window" if after.separate else "shared partials"
                 yield f"job {names} goes on with {way}: {after.reason}"
+
+    def _leaving(self, due: Due) -> Due:
+        """The due windows of jobs that have not failed before them."""
+        leaves = self.progress.failures.leaves
+        ends = {
+            name: [
+                [end for end in kind if leaves(self.jobs[name], which, end)]
+                for which, kind in enumerate(kinds)
+            ]
+            for name, kinds in due.ends.items()
+        }
+        return replace(due, ends={name: kinds for name, kinds in ends.items() if any(kinds)})
 
     def _windows_of(self, name: str, due: Due, rows: pa.Table) -> JobWindows:
         job = self.jobs[name]

@@ -12,11 +12,11 @@ PACKAGE = ROOT / "muntin"
 
 # Lower floors know nothing of higher ones.
 FLOORS = [
-    {"errors", "model", "windows", "values"},
+    {"errors", "jobs", "model", "windows", "values"},
     {"kernel", "table"},
     {"logs"},
     {"language"},
-    {"emission", "program"},
+    {"emission", "failures", "program"},
     {"pipeline"},
     {"inline", "store", "output"},
     {"spark"},

@@ -20,9 +20,10 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from muntin.kernel.engine import run
+from muntin.kernel.python.mapping import map_records
 from muntin.kernel.sessions import compute_sessions_sql
 from muntin.kernel.statements import Windows, compute_sql
-from muntin.model import MARK, SIZE, TIME, UNTIL, Axis, Shape, Tally
+from muntin.model import MARK, SIZE, TIME, UNTIL, Axis, Fault, Shape, Tally
 
 Positions = NDArray[np.int64]
 MOST_PANES_TOUCHED = 100_000
@@ -68,6 +69,7 @@ class Computed:
     costs: dict[str, Cost]
     backwards: int = 0  # records whose sequence number is lower than one before
     late: tuple[int, int] = (0, 0)  # records behind the mark, and how far behind stream time
+    faults: tuple[Fault, ...] = ()
 
 
 @dataclass
@@ -129,16 +131,22 @@ def compute(
     """The blocks of one piece of log. Rows with a null position are bad, as are `broken` ones."""
     spanning = [recipe.shape.pane for recipe in recipes if recipe.shape.spans is not None]
     places = _Places(records, clocks, sorted(broken), min(spanning, default=0))
-    axes = {recipe.shape.axis: None for recipe in recipes if not recipe.shape.axis.is_time}
+    axes = {a: None for recipe in recipes for a in recipe.shape.axes if not a.is_time}
     ways = {axis.column: places.along(axis) for axis in (TIME, *axes)}
     good = places.good(ways)
     marked = MARK in good.column_names
     blocks, costs = {}, {}
+    faults: list[Fault] = []
     for recipe in recipes:
         shape = recipe.shape
         started = time.perf_counter()
-        sql = recipe.sql(marked and shape.axis.is_time)
-        block = run(sql, {"records": good}, f"computing blocks of {shape.stream}")
+        late = marked and shape.axis.is_time
+        if shape.code is not None:
+            mapped = map_records(shape, recipe.windows, good, source, late)
+            block, faults = mapped.block, [*faults, *mapped.faults]
+        else:
+            doing = f"computing blocks of {shape.stream}"
+            block = run(recipe.sql(late), {"records": good}, doing)
         taken = time.perf_counter() - started
         costs[shape.id] = Cost(good.num_rows, block.num_rows, taken)
         if block.num_rows:
@@ -148,7 +156,9 @@ def compute(
     backwards = sum(way.backwards for way in ways.values())
     bad = places.bad + backwards
     late = ways[TIME.column].behind()
-    return Computed(blocks, tuple(tallies), good.num_rows, bad, costs, backwards, late)
+    return Computed(
+        blocks, tuple(tallies), good.num_rows, bad, costs, backwards, late, tuple(faults)
+    )
 
 
 def unreadable(source: str, recipes: Sequence[Recipe], clocks: Clocks) -> Computed:
@@ -335,6 +345,7 @@ class Totals:
     bad: int = 0
     backwards: int = 0
     late: tuple[int, int] = (0, 0)
+    faults: list[Fault] = field(default_factory=list)
 
     def add(self, piece: Computed) -> None:
         for shape, block in piece.blocks.items():
@@ -346,3 +357,4 @@ class Totals:
         self.bad += piece.bad
         self.backwards += piece.backwards
         self.late = self.late[0] + piece.late[0], max(self.late[1], piece.late[1])
+        self.faults.extend(piece.faults)

@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 
 from muntin.kernel.consolidate import Consolidation, Way, way_of
 from muntin.kernel.engine import run
+from muntin.kernel.python.reducing import finish_windows, order_windows
 from muntin.kernel.sessions import finish_sessions
 from muntin.kernel.statements import finish_sql, order_sql, row_names
 from muntin.model import Job, Shape
@@ -51,6 +52,8 @@ def finish(
         return finish_sessions(shape, jobs, blocks, due.sessions)
     found: dict[str, list[pa.Table]] = {}
     mine = {name: ends for name, ends in due.ends.items() if jobs[name].shape == shape}
+    if shape.in_python:
+        return finish_windows(shape, jobs, blocks, mine)
     asked = sorted(_asked(jobs, mine), key=lambda a: (a.spec.length, a.spec.step))
     consolidation = Consolidation(shape, blocks)
     for number, each in enumerate(asked):
@@ -82,6 +85,8 @@ def _asked(jobs: Mapping[str, Job], due: DueEnds) -> Iterator[_Asked]:
 
 def order(job: Job, rows: Sequence[pa.Table]) -> pa.Table:
     """Rows of all key groups as the result's rows, window by window."""
+    if job.shape.in_python:
+        return order_windows(job, rows)
     doing = f"ordering the windows of job {job.name}"
     return run(order_sql(job), {"rows": pa.concat_tables(rows)}, doing)
 

@@ -9,6 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from muntin.kernel.engine import run
+from muntin.kernel.python.partials import merge_blocks
 from muntin.kernel.sessions import merge_sessions_sql, open_sessions
 from muntin.kernel.statements import key_group_sql, merge_sql, spec_id
 from muntin.model import Shape
@@ -33,6 +34,8 @@ def merge(shape: Shape, blocks: Sequence[pa.Table]) -> pa.Table:
     """One block with every key and pane of the given ones once."""
     if len(blocks) == 1:
         return blocks[0]
+    if shape.in_python:
+        return merge_blocks(shape, blocks)
     tables = {"blocks": pa.concat_tables(blocks)}
     sql = merge_sql(shape) if shape.gap is None else merge_sessions_sql(shape)
     return run(sql, tables, f"merging {len(blocks)} blocks of {shape.stream}")

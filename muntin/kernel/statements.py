@@ -15,7 +15,7 @@ from functools import cache
 
 from muntin.kernel.engine import quote
 from muntin.kernel.sketches import stable_hash_sql
-from muntin.model import MARK, SHARE, UNTIL, Cell, Job, Key, Part, Shape
+from muntin.model import MARK, SHARE, TIME, UNTIL, Cell, Job, Key, Part, Shape
 from muntin.windows.spec import WindowSpec
 
 KEY_GROUPS = 256
@@ -23,6 +23,7 @@ WINDOW = "__window"  # which of the job's windows, beside the user's columns
 WINDOW_END = "__end"  # the pane it ends before; of a session, the position where it ends
 SESSION_START = "__started"
 SESSION_RECORDS = "__records"
+FAULT = "__fault"  # what failed in a job's Python, in a row that holds nothing else
 Windows = tuple[WindowSpec, ...]
 
 
@@ -91,6 +92,22 @@ def _spans_sql(shape: Shape) -> str:
     )
     share = f"CASE WHEN {until} > {start} THEN ({inside}) / ({until} - {start}) ELSE 1.0 END"
     return f"(SELECT *, {share} AS {SHARE} FROM ({panes}))"
+
+
+@cache
+def selected_sql(shape: Shape, windows: Windows, marked: bool) -> str:
+    """The records that a job in Python looks at, in log order, each with its pane."""
+    position = quote(shape.axis.column)
+    pane = floor_div_sql(position, shape.pane)
+    not_before = _not_before_sql(shape, pane) if marked else "NULL"
+    where = shape.code.where if shape.code else None
+    late = _wanted_sql(shape, pane, windows) if marked else None
+    wanted = [c for c in (where, f"{position} IS NOT NULL", *_bounds_sql(shape), late) if c]
+    columns = [f"{pane} AS __pane", f"CAST({not_before} AS BIGINT) AS __not_before"]
+    columns += [quote(axis.column) for axis in dict.fromkeys((TIME, *shape.axes))]
+    columns += [quote(name) for name in shape.uses]
+    conditions = " AND ".join(f"({condition})" for condition in wanted)
+    return f"SELECT {', '.join(columns)}\nFROM records\nWHERE {conditions}"
 
 
 def _spread_sql(shape: Shape, spec: WindowSpec) -> str:

@@ -14,7 +14,7 @@ from muntin.kernel.merge import gather, merge
 from muntin.logs.bad import first_bad_row
 from muntin.logs.chunks import PIECE_BYTES, Chunk, WorkOrder, read_chunks
 from muntin.logs.formats import Wanted, needed_columns, records_sql, sizes_sql
-from muntin.model import POSITION, SIZE, SOURCE_COLUMN, Stream, Tally
+from muntin.model import POSITION, SIZE, SOURCE_COLUMN, Fault, Stream, Tally
 from muntin.windows.ledger import Ledger
 
 # Blocks of pieces are merged when they become many: a lane may be one long gzip file.
@@ -34,6 +34,7 @@ class Report:
     late: tuple[int, int] = (0, 0)  # records behind the mark, and how far at most
     notes: tuple[str, ...] = ()
     timeless: bool = False  # whether the first bad row had no time, and nothing else wrong
+    faults: tuple[Fault, ...] = ()
 
 
 def read_lane(
@@ -109,6 +110,7 @@ class _Reading:
             totals.late,
             notes,
             self._timeless,
+            tuple(totals.faults),
         )
 
     def _look_at_bad(self, chunk: Chunk, records: pa.Table, order: WorkOrder) -> None:

@@ -67,7 +67,7 @@ def attach(
     jobs = program.jobs_of(stream)
     if not jobs:
         raise InputError(f"the text defines no job on stream '{stream}'")
-    if any(not job.shape.axis.is_time for job in jobs):
+    if any(not axis.is_time for job in jobs for axis in job.shape.axes):
         raise InputError("rows of a DataFrame have no order to count them by; use windows of time")
     collection = SparkCollection(frame.sparkSession.sparkContext, program.streams[stream], jobs)
     journal = Journal(state, described, jobs, collection)
@@ -148,7 +148,9 @@ def _compute_rows(
     records = parse(Chunk(rows, 0, rows.nbytes, {}), stream, wanted, order)
     done = compute(records, source, recipes, clocks)
     reached = clocks.reached()
-    return done.blocks, Report(source, done.tallies, done.records, done.bad, reached, done.costs)
+    return done.blocks, Report(
+        source, done.tallies, done.records, done.bad, reached, done.costs, faults=done.faults
+    )
 
 
 def _packed(kept: Iterable[tuple[int, Kept]]) -> pa.RecordBatch:

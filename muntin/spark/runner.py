@@ -125,6 +125,7 @@ class StreamRun:
         lasting = final or self.pipeline.in_order
         read = bool(batch.lanes)
         emission = self.pipeline.emit(now, final, lasting and read, batch.behind)
+        notes += emission.notes
         if lasting and (read or emission.windows):
             self._journal.commit(self._journal.batch + 1, emission, batch.positions)
         records = self.pipeline.progress.records

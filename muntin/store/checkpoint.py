@@ -21,6 +21,7 @@ from typing import Literal
 import pyarrow as pa
 
 from muntin.errors import StateError
+from muntin.failures import Failures
 from muntin.kernel.block import decode, encode
 from muntin.logs.tail import FilePosition
 from muntin.model import Program, Tally
@@ -142,6 +143,7 @@ def _progress_json(saved: Saved) -> bytes:
             "ledger": [asdict(tally) for tally in p.ledger],
             "choices": {shape: asdict(choice) for shape, choice in p.choices.items()},
             "late": {name: asdict(late) for name, late in p.late.items()},
+            "failures": p.failures.positions,
             "totals": [p.records, p.bad, p.bytes, p.windows],
         }
     ).encode()
@@ -163,6 +165,7 @@ def _parse_progress(data: bytes) -> Saved:
         bad=bad,
         bytes=size,
         windows=windows,
+        failures=Failures(read.get("failures", {})),
     )
     positions = tuple(FilePosition(**f) for f in read["positions"])
     return Saved(read["batch"], progress, positions, read["shapes"])

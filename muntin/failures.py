@@ -1,0 +1,67 @@
+"""When a job in Python has failed too often: which of its windows still leave.
+
+A window leaves if at most `max_errors` exceptions count before its end. So it does not depend on
+batches or on the order of sources which window is the first that does not, and other jobs know
+nothing of it.
+"""
+
+from __future__ import annotations
+
+import pickle
+from bisect import bisect_left, insort
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from muntin.kernel.statements import FAULT, WINDOW, WINDOW_END
+from muntin.model import Fault, Job
+
+
+@dataclass
+class Failures:
+    """The first positions at which exceptions of each job count: one more than it may have."""
+
+    positions: dict[str, list[int]] = field(default_factory=dict)
+
+    def add(self, job: Job, faults: Iterable[Fault]) -> Iterator[str]:
+        """Notes faults; tells of each that matters, and of the one that is too much."""
+        limit = job.shape.code.max_errors if job.shape.code else 0
+        known = self.positions.setdefault(job.name, [])
+        for fault in faults:
+            was_over = len(known) > limit
+            last = known[-1] if was_over else None
+            insort(known, fault.position)
+            del known[limit + 1 :]
+            if not was_over:
+                yield str(fault)
+            if len(known) > limit and known[-1] != last:
+                yield _stopped(job, limit)
+
+    def leaves(self, job: Job, which: int, end: int) -> bool:
+        """Whether a window is not yet behind one exception too many."""
+        if job.shape.code is None:
+            return True
+        position = job.windows[which].bounds(end)[1] if job.windows else end
+        return bisect_left(self.positions.get(job.name, []), position) <= (
+            job.shape.code.max_errors
+        )
+
+    def sift(self, job: Job, rows: pa.Table) -> tuple[pa.Table, list[str]]:
+        """The rows of windows that leave, and what there is to say about the others."""
+        if FAULT not in rows.column_names:
+            return rows, []
+        told = rows[FAULT].drop_null().to_pylist()
+        notes = list(self.add(job, (pickle.loads(data) for data in told)))
+        rows = rows.filter(pc.is_null(rows[FAULT])).drop_columns([FAULT])
+        windows = zip(rows[WINDOW].to_pylist(), rows[WINDOW_END].to_pylist(), strict=True)
+        return rows.filter(pa.array([self.leaves(job, *each) for each in windows], pa.bool_())), notes
+
+
+def _stopped(job: Job, limit: int) -> str:
+    allowed = "none is allowed" if limit == 0 else f"{limit:,} are allowed"
+    return (
+        f"job '{job.name}' stops: {allowed} (max_errors = {limit}); its windows from there on are "
+        f"left out, and other jobs go on"
+    )

@@ -1,0 +1,1 @@
+"""Jobs in Python: records to blocks of pickled values, blocks to windows, windows to rows."""

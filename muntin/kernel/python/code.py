@@ -1,0 +1,145 @@
+"""The user's Python: found by name, sent by value where a worker could not find it.
+
+Code of installed packages is imported by name everywhere. What is in the user's own files, in a
+notebook or in `__main__` is pickled by value, so that workers need no copy of those files.
+"""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import sys
+import sysconfig
+from functools import lru_cache
+from hashlib import sha256
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import cloudpickle
+
+from muntin.errors import CodeError
+from muntin.model import Code
+
+
+def find(reference: str, folder: str | None = None) -> Any:
+    """What `module:name` stands for; modules are looked for in the folder too."""
+    module_name, colon, name = reference.partition(":")
+    if not (module_name and colon and name):
+        raise CodeError(f"'{reference}' names no Python; expected 'module:Class'")
+    try:
+        module = _imported(module_name, folder)
+    except Exception as error:
+        reason = f"{type(error).__name__}: {error}"
+        where = f" (looked for in {folder} and on Python's path)" if folder else ""
+        raise CodeError(f"module '{module_name}' cannot be imported{where}: {reason}") from error
+    found: Any = module
+    for part in name.split("."):
+        if not hasattr(found, part):
+            raise CodeError(f"module '{module_name}' has no '{name}'; it has {_classes(module)}")
+        found = getattr(found, part)
+    return found
+
+
+def reference_of(target: Any) -> str:
+    named = target if hasattr(target, "__qualname__") else type(target)
+    return f"{named.__module__}:{named.__qualname__}"
+
+
+def payload_of(target: Any) -> bytes | None:
+    """The code by value, or None where every process can import it."""
+    named = target if hasattr(target, "__qualname__") else type(target)
+    module = sys.modules.get(named.__module__)
+    if module is not None and _is_installed(module) and "<locals>" not in named.__qualname__:
+        return None
+    try:
+        return _pickled(target, module)
+    except Exception as error:
+        message = f"{reference_of(target)} cannot be sent to workers: {error}"
+        raise CodeError(f"{message}; what it refers to has to be picklable") from error
+
+
+def version_of(target: Any, payload: bytes | None) -> str:
+    """Changes when the text of the code does; of code without a text, when its bytes do."""
+    try:
+        text = inspect.getsource(target if inspect.isclass(target) else type(target)).encode()
+    except (OSError, TypeError):
+        text = payload or b""
+    return sha256(text).hexdigest()[:12]
+
+
+@lru_cache(maxsize=256)
+def target_of(code: Code) -> Any:
+    """The code itself, in this process."""
+    if code.folder is not None and code.folder not in sys.path:
+        sys.path.append(code.folder)
+    return find(code.reference) if code.payload is None else cloudpickle.loads(code.payload)
+
+
+def new_job(code: Code) -> Any:
+    """An instance of a job's class."""
+    return instance_of(target_of(code))
+
+
+@lru_cache(maxsize=256)
+def job_of(code: Code) -> Any:
+    """This process's instance of a job's class."""
+    return new_job(code)
+
+
+def instance_of(target: Any) -> Any:
+    """Classes of mrjob read the command line unless they are told not to."""
+    if not inspect.isclass(target):
+        return target
+    takes_args = hasattr(target, "steps") and "args" in _parameters(target)
+    job = target(args=[]) if takes_args else target()
+    if hasattr(job, "increment_counter"):
+        job.stderr = _Nowhere()  # where mrjob reports counters
+    return job
+
+
+class _Nowhere:
+    def write(self, data: object) -> None: ...
+
+    def flush(self) -> None: ...
+
+
+def _parameters(target: Any) -> list[str]:
+    found = [p for each in inspect.getmro(target) if "__init__" in vars(each)
+             for p in inspect.signature(vars(each)["__init__"]).parameters]  # fmt: skip
+    return found
+
+
+def _imported(module: str, folder: str | None) -> ModuleType:
+    if folder is not None and folder not in sys.path:
+        sys.path.insert(0, folder)
+        try:
+            importlib.invalidate_caches()
+            return importlib.import_module(module)
+        finally:
+            sys.path.remove(folder)
+    return importlib.import_module(module)
+
+
+def _is_installed(module: ModuleType) -> bool:
+    path = getattr(module, "__file__", None)
+    if module.__name__ == "__main__" or path is None:
+        return False
+    homes = {sysconfig.get_path(kind) for kind in ("purelib", "platlib", "stdlib")}
+    own = module.__name__.partition(".")[0] == __name__.partition(".")[0]
+    return own or any(Path(path).is_relative_to(home) for home in homes)
+
+
+def _pickled(target: Any, module: ModuleType | None) -> bytes:
+    if module is None or module.__name__ == "__main__":
+        return bytes(cloudpickle.dumps(target))
+    cloudpickle.register_pickle_by_value(module)
+    try:
+        return bytes(cloudpickle.dumps(target))
+    finally:
+        cloudpickle.unregister_pickle_by_value(module)
+
+
+def _classes(module: ModuleType) -> str:
+    own = [n for n, v in vars(module).items() if getattr(v, "__module__", "") == module.__name__]
+    return ", ".join(own) or "nothing of its own"

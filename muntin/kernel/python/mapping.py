@@ -1,0 +1,260 @@
+"""Records to blocks through a job's mapper, pane by pane and in log order.
+
+A record whose mapper fails gives nothing, and a fault instead.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from muntin.kernel.engine import run
+from muntin.kernel.python.code import job_of, new_job
+from muntin.kernel.python.keys import decode_key, encoded, group_key
+from muntin.kernel.python.partials import Row, block_of, combined, packed, step_of
+from muntin.kernel.python.steps import (
+    FailedCallError,
+    Method,
+    Step,
+    called,
+    checked,
+    failed,
+    shown,
+    steps_of,
+)
+from muntin.kernel.statements import Windows, compute_sql, selected_sql
+from muntin.model import MARK, POSITION, RECORDS, Code, Fault, Shape
+
+Values = defaultdict[Any, list[Any]]
+
+
+@dataclass(frozen=True)
+class _Stretch:
+    """The records of one pane, as the job wants them."""
+
+    pane: int
+    not_before: int | None
+    rows: pa.Table
+    first: int  # on the job's axis
+
+
+@dataclass
+class Mapped:
+    """One piece's block, and what failed on the way to it."""
+
+    block: pa.Table
+    faults: list[Fault] = field(default_factory=list)
+
+
+def map_records(
+    shape: Shape, windows: Windows, records: pa.Table, source: str, marked: bool
+) -> Mapped:
+    assert shape.code is not None
+    doing = f"selecting records for job {shape.code.job}"
+    rows = run(selected_sql(shape, windows, marked), {"records": records}, doing)
+    stretches = list(_stretches(shape, rows))
+    if shape.code.style == "cells":
+        return _cells(shape, shape.code, windows, stretches, marked)
+    mapper = _Mapper(shape, shape.code, source)
+    found: list[Row] = []
+    for stretch in stretches:
+        found += mapper.rows(stretch)
+    return Mapped(block_of(found), mapper.faults)
+
+
+def _stretches(shape: Shape, rows: pa.Table) -> Iterator[_Stretch]:
+    if not rows.num_rows:
+        return
+    panes = rows.column("__pane").to_numpy()
+    marks = rows.column("__not_before").fill_null(_NONE).to_numpy()
+    order = np.lexsort((marks, panes))  # stable: log order stays within a pane
+    if not (order[1:] > order[:-1]).all():
+        rows, panes, marks = rows.take(pa.array(order)), panes[order], marks[order]
+    changes = np.flatnonzero((panes[1:] != panes[:-1]) | (marks[1:] != marks[:-1])) + 1
+    bounds = [0, *changes.tolist(), len(panes)]
+    for start, stop in zip(bounds, bounds[1:], strict=False):
+        mark = None if marks[start] == _NONE else int(marks[start])
+        first = rows.column(shape.axis.column)[start].as_py()
+        yield _Stretch(int(panes[start]), mark, rows.slice(start, stop - start), first)
+
+
+class _Mapper:
+    """Runs a job's mapper and combiner over stretches of records."""
+
+    def __init__(self, shape: Shape, code: Code, source: str) -> None:
+        self._shape = shape
+        self._code = code
+        self._source = source
+        self._step = step_of(code)
+        self.faults: list[Fault] = []
+
+    def rows(self, stretch: _Stretch) -> list[Row]:
+        job = self._job()
+        if self._code.style in ("updates", "states"):
+            values = self._numbered(job.map, stretch)
+        elif hasattr(job, "map_batches"):
+            values = self._batched(job.map_batches, stretch)
+        else:
+            values = self._mapped(self._step, stretch)
+        found = []
+        for group, of_key in values.items():
+            key = encoded(group)
+            known = group if type(group) is str else decode_key(key)
+            kept = combined(self._step, known, of_key) if self._step.combiner else of_key
+            data = self._packed(known, kept, stretch)
+            if data is not None:
+                found.append((stretch.pane, 0, stretch.not_before, key, data))
+        return found
+
+    def _job(self) -> Any:
+        """A mapper that is told of an end may count between: each stretch has its own."""
+        if self._step.mapper_final is None and self._step.mapper_init is None:
+            return job_of(self._code)
+        job = new_job(self._code)
+        self._step = steps_of(job)[0]
+        return job
+
+    def _packed(self, key: Any, values: list[Any], stretch: _Stretch) -> bytes | None:
+        try:
+            return packed(self._code, values)
+        except Exception as error:  # whatever a value's own pickling may raise
+            reason = f"its values cannot be pickled: {type(error).__name__}: {error}"
+            self._fail(FailedCallError("mapper", f"key {shown(key)}", reason), stretch)
+            return None
+
+    def _mapped(self, step: Step, stretch: _Stretch) -> Values:
+        values: Values = defaultdict(list)
+        self._once("mapper_init", step.mapper_init, values, stretch)
+        self._each(step.mapper, stretch, values, lambda value, _: value)
+        self._once("mapper_final", step.mapper_final, values, stretch)
+        return values
+
+    def _each(
+        self,
+        mapper: Method | None,
+        stretch: _Stretch,
+        values: Values,
+        kept: Callable[[Any, int], Any],
+        name: str = "mapper",
+    ) -> None:
+        """The pairs of every record; those of a record that fails are all left out."""
+        for number, record in enumerate(self._records(stretch)):
+            try:
+                found = [(None, record)] if mapper is None else mapper(None, record)
+                pairs = [] if found is None else list(found)
+                for pair in pairs:
+                    if type(pair) is not tuple or len(pair) != 2:
+                        pairs = checked(name, shown(record), pairs)
+                        break
+            except FailedCallError as error:
+                self._fail(error, stretch)
+                continue
+            except Exception as error:
+                self._fail(failed(name, shown(record), error), stretch)
+                continue
+            for key, value in pairs:
+                group = key if type(key) is str else group_key(key)
+                values[group].append(kept(value, number))
+
+    def _numbered(self, mapper: Method, stretch: _Stretch) -> Values:
+        """Each value with what puts it in order among those of other pieces and sources."""
+        times = stretch.rows.column(POSITION).to_pylist()
+        numbers = stretch.rows.column(RECORDS.column).to_pylist()
+        values: Values = defaultdict(list)
+        source = self._source
+        self._each(
+            mapper, stretch, values, lambda v, i: (times[i], source, numbers[i], v), "map"
+        )
+        return values
+
+    def _batched(self, mapper: Callable[[pa.Table], pa.Table], stretch: _Stretch) -> Values:
+        values: Values = defaultdict(list)
+        try:
+            table = batch_of(mapper, self._shape, stretch.rows)
+        except FailedCallError as error:
+            self._fail(error, stretch)
+            return values
+        for key, value in zip(table["key"].to_pylist(), table["value"].to_pylist(), strict=True):
+            values[group_key(key)].append(value)
+        return values
+
+    def _once(
+        self, name: str, method: Method | None, values: Values, stretch: _Stretch
+    ) -> None:
+        if method is None:
+            return
+        try:
+            for key, value in called(name, "no record", method):
+                values[group_key(key)].append(value)
+        except FailedCallError as error:
+            self._fail(error, stretch)
+
+    def _records(self, stretch: _Stretch) -> Sequence[Any]:
+        """Lines of text, or dictionaries."""
+        names = self._shape.uses
+        columns = [stretch.rows.column(name).to_pylist() for name in names]
+        if self._code.lines:
+            (lines,) = columns
+            return list(lines)
+        return [dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True)]
+
+    def _fail(self, error: FailedCallError, stretch: _Stretch) -> None:
+        """Panes are in order: no later fault of this piece can matter more."""
+        if len(self.faults) <= self._code.max_errors:
+            position = stretch.pane * self._shape.pane
+            self.faults.append(fault_of(self._code, error, position))
+
+
+def fault_of(code: Code, error: FailedCallError, position: int) -> Fault:
+    return Fault(code.job, error.method, error.given, error.reason, position)
+
+
+def batch_of(mapper: Callable[[pa.Table], pa.Table], shape: Shape, rows: pa.Table) -> pa.Table:
+    """What `map_batches` makes of records: a table with a key and a value in each row."""
+    given = f"a batch of {rows.num_rows:,} records"
+    try:
+        found = mapper(rows.select(shape.uses))
+    except Exception as error:
+        raise failed("map_batches", given, error) from error
+    if not isinstance(found, pa.Table) or not {"key", "value"} <= set(found.column_names):
+        what = f"a table with {found.column_names}" if isinstance(found, pa.Table) else shown(found)
+        reason = f"it returned {what}; expected a pyarrow.Table with the columns key and value"
+        raise FailedCallError("map_batches", given, reason)
+    return found.select(["key", "value"])
+
+
+def _cells(
+    shape: Shape, code: Code, windows: Windows, stretches: list[_Stretch], marked: bool
+) -> Mapped:
+    """The block of a job whose values are merged as SQL's are."""
+    mapper = job_of(code).map_batches
+    faults, tables = [], []
+    for stretch in stretches:
+        try:
+            tables.append(_placed(shape, stretch, batch_of(mapper, shape, stretch.rows), marked))
+        except FailedCallError as error:
+            faults.append(fault_of(code, error, stretch.pane * shape.pane))
+    if not tables:
+        return Mapped(pa.table({}), faults)
+    mapped = pa.concat_tables(tables, promote_options="permissive")
+    sql = compute_sql(shape, windows, marked)
+    return Mapped(run(sql, {"records": mapped}, f"computing blocks of job {code.job}"), faults)
+
+
+def _placed(shape: Shape, stretch: _Stretch, table: pa.Table, marked: bool) -> pa.Table:
+    """Mapped rows where their records were: all of a stretch are in the same windows."""
+    count = table.num_rows
+    placed = table.append_column(shape.axis.column, pa.repeat(stretch.first, count))
+    if not marked:
+        return placed
+    late = stretch.not_before
+    mark = pa.scalar(None if late is None else late * shape.pane, pa.int64())
+    return placed.append_column(MARK, pa.repeat(mark, count))
+
+
+_NONE = np.iinfo(np.int64).min

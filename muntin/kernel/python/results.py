@@ -1,0 +1,105 @@
+"""Pairs to typed columns: JSON text of key and value, or the columns that the job names."""
+
+from __future__ import annotations
+
+import json
+from base64 import b64encode
+from collections.abc import Sequence
+from datetime import date, datetime, time
+from decimal import Decimal
+from functools import cache
+from typing import Any
+
+import pyarrow as pa
+
+from muntin.kernel.engine import run
+from muntin.kernel.python.code import job_of
+from muntin.kernel.python.steps import FailedCallError, Pair, shown
+from muntin.model import Job
+
+_Failures = list[tuple[int, FailedCallError]]  # each with the number of its pair
+
+
+def columns_of(job: Job, pairs: Sequence[Pair]) -> tuple[list[pa.Array], list[int], _Failures]:
+    """The outputs' columns, the pairs they are of, and those that do not fit."""
+    assert job.shape.code is not None
+    named = getattr(job_of(job.shape.code), "columns", None)
+    rows: list[list[Any]] = []
+    which: list[int] = []
+    failures: _Failures = []
+    for number, (key, value) in enumerate(pairs):
+        try:
+            rows.append(_flat(job, key, value) if named else [_json(key), _json(value)])
+            which.append(number)
+        except FailedCallError as failure:
+            failures.append((number, failure))
+    try:
+        return _arrays(job, rows), which, failures
+    except (pa.ArrowException, TypeError, ValueError, OverflowError):
+        return _fitting(job, rows, which, failures)
+
+
+def _fitting(
+    job: Job, rows: list[list[Any]], which: list[int], failures: _Failures
+) -> tuple[list[pa.Array], list[int], _Failures]:
+    """The same, row by row, where some row has a value of another type."""
+    good, kept = [], []
+    for number, row in zip(which, rows, strict=True):
+        try:
+            _arrays(job, [row])
+            good.append(row)
+            kept.append(number)
+        except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
+            wanted = ", ".join(f"{o.name} {o.type}" for o in job.outputs)
+            reason = f"expected columns {wanted}: {error}"
+            result = f"the result {shown(tuple(row))}"
+            failures.append((number, FailedCallError("reducer", result, reason)))
+    return _arrays(job, good), kept, failures
+
+
+def _arrays(job: Job, rows: list[list[Any]]) -> list[pa.Array]:
+    columns = list(zip(*rows, strict=True)) if rows else [()] * len(job.outputs)
+    types = output_schema(tuple(o.type for o in job.outputs)).types
+    return [pa.array(list(c), type=t) for c, t in zip(columns, types, strict=True)]
+
+
+@cache
+def output_schema(types: tuple[str, ...]) -> pa.Schema:
+    fields = ", ".join(f"NULL::{kind} AS x{i}" for i, kind in enumerate(types))
+    return run(f"SELECT {fields} LIMIT 0", {}, "describing results").schema
+
+
+def _flat(job: Job, key: Any, value: Any) -> list[Any]:
+    """Tuples are laid out in order. A key that is None has no column unless there is one."""
+    parts = [*(key if isinstance(key, tuple) else [key])]
+    parts += [*(value if isinstance(value, tuple) else [value])]
+    wanted = len(job.outputs)
+    if key is None and len(parts) == wanted + 1:
+        parts = parts[1:]
+    if len(parts) != wanted:
+        names = ", ".join(o.name for o in job.outputs)
+        reason = f"it has {len(parts)} values, but there are {wanted} columns: {names}"
+        raise FailedCallError("reducer", f"the result {shown((key, value))}", reason)
+    return parts
+
+
+def _json(value: Any) -> str:
+    try:
+        return json.dumps(value, ensure_ascii=False, default=_plain)
+    except (TypeError, ValueError) as error:
+        reason = f"it is not JSON ({error}); yield plain values, or name the job's columns"
+        raise FailedCallError("reducer", f"the result {shown(value)}", reason) from error
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, datetime | date | time):
+        return value.isoformat()
+    if isinstance(value, Decimal):
+        return str(value)
+    if isinstance(value, bytes):
+        return b64encode(value).decode()
+    if isinstance(value, set | frozenset):
+        return sorted(value)
+    if hasattr(value, "tolist"):  # of numpy
+        return value.tolist()
+    raise TypeError(f"a {type(value).__name__}")

@@ -1,0 +1,151 @@
+"""A job's methods, called so that whatever goes wrong has a name: method, input and reason."""
+
+from __future__ import annotations
+
+import contextlib
+import inspect
+import json
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import GeneratorType
+from typing import Any
+
+from muntin.errors import CodeError
+from muntin.kernel.python.keys import encode_key
+
+Pair = tuple[Any, Any]
+Method = Callable[..., Iterable[Pair] | None]
+_SHOWN = 200  # characters of a record in a message
+_METHODS = ("mapper", "mapper_init", "mapper_final", "combiner", "reducer", "reducer_init",
+            "reducer_final")  # fmt: skip
+_OF_OTHER_PROGRAMS = ("mapper_cmd", "combiner_cmd", "reducer_cmd", "mapper_raw",
+                      "mapper_pre_filter", "combiner_pre_filter", "reducer_pre_filter",
+                      "combiner_init", "combiner_final")  # fmt: skip
+
+
+class FailedCallError(Exception):
+    """A call of the user's Python that did not end well."""
+
+    def __init__(self, method: str, given: str, reason: str) -> None:
+        super().__init__(method, given, reason)
+        self.method, self.given, self.reason = method, given, reason
+
+
+@dataclass(frozen=True)
+class Step:
+    """One round of map and reduce. What is None leaves pairs as they are."""
+
+    mapper: Method | None = None
+    mapper_init: Method | None = None
+    mapper_final: Method | None = None
+    combiner: Method | None = None
+    reducer: Method | None = None
+    reducer_init: Method | None = None
+    reducer_final: Method | None = None
+    sort_values: bool = False
+
+    def combine(self, key: Any, values: list[Any]) -> list[Any]:
+        """The values of a key, fewer if there is a combiner."""
+        if self.combiner is None or len(values) < 2:
+            return values
+        pairs = called("combiner", f"key {shown(key)}", self.combiner, key, iter(values))
+        if any(encode_key(other) != encode_key(key) for other, _ in pairs):
+            others = next(other for other, _ in pairs if encode_key(other) != encode_key(key))
+            reason = f"it changed the key to {shown(others)}; expected the key it was given"
+            raise FailedCallError("combiner", f"key {shown(key)}", reason)
+        return [value for _, value in pairs]
+
+    def reduce(self, key: Any, values: list[Any]) -> list[Pair]:
+        if self.reducer is None:
+            return [(key, value) for value in values]
+        values = sorted(values, key=_sort_text) if self.sort_values else values
+        return called("reducer", f"key {shown(key)}", self.reducer, key, iter(values))
+
+
+def steps_of(job: Any) -> list[Step]:
+    """The rounds of a job: what its `steps()` says, as in mrjob, or else its methods."""
+    sort_values = bool(getattr(job, "SORT_VALUES", False))
+    if not callable(getattr(job, "steps", None)):
+        found = {name: getattr(job, name, None) for name in _METHODS}
+        return [Step(**found, sort_values=sort_values)]
+    return [_step(job, step, sort_values) for step in job.steps()]
+
+
+def _step(job: Any, step: Any, sort_values: bool) -> Step:
+    try:
+        other = next((name for name in _OF_OTHER_PROGRAMS if step[name]), None)
+        found = {name: step[name] for name in _METHODS}
+    except (TypeError, KeyError, LookupError) as error:
+        message = f"a step of {type(job).__name__} is a {type(step).__name__}"
+        raise CodeError(f"{message}; expected one with a mapper and a reducer") from error
+    if other is not None:
+        raise CodeError(f"{type(job).__name__} uses {other}, which cannot run here")
+    if found["mapper_init"] is not None and getattr(job, "FILES", None):
+        found["mapper_init"] = _beside(job, found["mapper_init"])
+    return Step(**found, sort_values=sort_values)
+
+
+def _beside(job: Any, method: Method) -> Method:
+    """The method, run in its file's folder: where jobs of mrjob find the files they name."""
+
+    def run() -> Iterator[Pair]:
+        with contextlib.chdir(Path(inspect.getfile(type(job))).parent):
+            yield from method() or ()
+
+    return run
+
+
+def called(name: str, given: str, method: Method, *args: Any) -> list[Pair]:
+    """All pairs of a call."""
+    try:
+        found = method(*args)
+        return [] if found is None else checked(name, given, list(found))
+    except FailedCallError:
+        raise
+    except Exception as error:
+        raise failed(name, given, error) from error
+
+
+def checked(name: str, given: str, found: Sequence[Any]) -> list[Pair]:
+    for pair in found:
+        if not isinstance(pair, tuple | list) or len(pair) != 2:
+            reason = f"it yielded {shown(pair)}; expected pairs: yield key, value"
+            raise FailedCallError(name, given, reason)
+    return [(key, value) for key, value in found]
+
+
+def updated(method: Callable[..., Any], key: Any, state: Any, value: Any) -> tuple[Any, list[Pair]]:
+    """The new state of a key, and the pairs that leave at once."""
+    given = f"key {shown(key)}, value {shown(value)}"
+    try:
+        found = method(key, state, value)
+        if not isinstance(found, GeneratorType):
+            return found, []
+        pairs = []
+        while True:
+            try:
+                pairs.append(next(found))
+            except StopIteration as end:
+                return end.value, checked("update", given, pairs)
+    except FailedCallError:
+        raise
+    except Exception as error:
+        raise failed("update", given, error) from error
+
+
+def failed(name: str, given: str, error: BaseException) -> FailedCallError:
+    return FailedCallError(name, given, f"{type(error).__name__}: {error}")
+
+
+def shown(value: Any) -> str:
+    """A value in a message."""
+    try:
+        text = repr(value)
+    except Exception as error:  # the user's own __repr__ is as good as the rest
+        text = f"a {type(value).__name__} ({error})"
+    return text if len(text) <= _SHOWN else text[:_SHOWN] + "…"
+
+
+def _sort_text(value: Any) -> str:
+    return json.dumps(value, default=repr)
