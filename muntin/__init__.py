@@ -4,6 +4,7 @@ from muntin.api import attach, results, run_on_spark
 from muntin.errors import (
     BadRowError,
     BlockError,
+    CodeError,
     EngineError,
     InputError,
     LanguageError,
@@ -11,17 +12,21 @@ from muntin.errors import (
     StateError,
 )
 from muntin.inline import run_inline as run
+from muntin.jobs import Incremental, MapReduce
 from muntin.model import Counts, Job, Program, Result, Stream
-from muntin.program import load, sql
+from muntin.program import load, sql, with_job
 
 __all__ = [
     "BadRowError",
     "BlockError",
+    "CodeError",
     "Counts",
     "EngineError",
+    "Incremental",
     "InputError",
     "Job",
     "LanguageError",
+    "MapReduce",
     "MuntinError",
     "Program",
     "Result",
@@ -33,4 +38,5 @@ __all__ = [
     "run",
     "run_on_spark",
     "sql",
+    "with_job",
 ]

@@ -56,7 +56,9 @@ class Failures:
         notes = list(self.add(job, (pickle.loads(data) for data in told)))
         rows = rows.filter(pc.is_null(rows[FAULT])).drop_columns([FAULT])
         windows = zip(rows[WINDOW].to_pylist(), rows[WINDOW_END].to_pylist(), strict=True)
-        return rows.filter(pa.array([self.leaves(job, *each) for each in windows], pa.bool_())), notes
+        return rows.filter(
+            pa.array([self.leaves(job, *each) for each in windows], pa.bool_())
+        ), notes
 
 
 def _stopped(job: Job, limit: int) -> str:

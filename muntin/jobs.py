@@ -1,4 +1,4 @@
-"""What a job in Python can say. To derive from these is a comfort: any class with the methods is one.
+"""What a job in Python can say: any class with the methods is one, derived from these or not.
 
 A mapper gets the line of a text stream, or a dictionary of the record's columns, and None as
 the key. Every method yields pairs of a key and a value.

@@ -177,8 +177,9 @@ class Code:
     reference: str  # module:name
     style: Style
     version: str  # tells texts apart
+    takes: tuple[str, ...] = ()  # the columns it is given
+    lines: bool = False  # whether it is given the line alone
     where: str | None = None
-    lines: bool = False  # whether a record is given as its line
     max_errors: int = field(default=0, compare=False, repr=False)
     max_state: int = field(default=1 << 24, compare=False, repr=False)  # bytes of a key
     folder: str | None = field(default=None, compare=False, repr=False)

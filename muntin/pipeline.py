@@ -196,8 +196,10 @@ class Pipeline:
         emission = Emission(blocks=answer.blocks)
         for name, rows in answer.rows.items():
             left, notes = self.progress.failures.sift(self.jobs[name], rows)
-            emission.windows.append(self._windows_of(name, due, left))
             emission.notes.extend(notes)
+            leaving = self._leaving(due)
+            if name in leaving.ends or name in leaving.sessions:
+                emission.windows.append(self._windows_of(name, leaving, left))
         self.progress.windows += sum(len(windows.counts) for windows in emission.windows)
         for shape, cost in answer.costs.items():
             seen = self._measured.get(shape, Measured())

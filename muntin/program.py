@@ -3,24 +3,50 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 from muntin.errors import InputError
+from muntin.kernel.engine import literal, quote
+from muntin.kernel.python.code import reference_of
 from muntin.language.check import check
+from muntin.language.python import Python
 from muntin.logs.infer import infer_columns
 from muntin.model import Program
 
 
-def sql(text: str) -> Program:
-    """The streams and jobs that a text of SQL defines."""
-    return check(text, infer_columns)
+def sql(text: str, folder: str | Path | None = None) -> Program:
+    """The streams and jobs that a text of SQL defines; Python is looked for in the folder too."""
+    return check(text, infer_columns, python=Python(str(folder) if folder is not None else None))
 
 
 def load(path: str | Path) -> Program:
-    """The streams and jobs that a file of SQL defines."""
+    """The streams and jobs that a file of SQL defines, with Python from the file's folder."""
     try:
         text = Path(path).read_text(encoding="utf-8")
     except OSError as error:
         raise InputError(f"{path} cannot be read: {error.strerror}") from error
     except UnicodeDecodeError as error:
         raise InputError(f"{path} is not UTF-8 text: {error}") from error
-    return sql(text)
+    return sql(text, Path(path).absolute().parent)
+
+
+def with_job(
+    program: Program,
+    name: str,
+    job: type,
+    *,
+    stream: str,
+    where: str | None = None,
+    window: str | None = None,
+) -> Program:
+    """The program and one more job, a class of Python over one of its streams.
+
+    `where` and `window` are SQL, as after these words. Without `window` the class says it.
+    """
+    reference = reference_of(job)
+    clauses = f" WHERE {where}" if where is not None else ""
+    clauses += f" WINDOW {window}" if window is not None else ""
+    text = f"CREATE JOB {quote(name)} AS PYTHON {literal(reference)} FROM {quote(stream)}{clauses}"
+    known: dict[str, Any] = {reference: job}
+    more = check(text, infer_columns, program.streams, Python(known=known), program.jobs)
+    return Program(more.streams, more.jobs)

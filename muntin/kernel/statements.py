@@ -102,10 +102,10 @@ def selected_sql(shape: Shape, windows: Windows, marked: bool) -> str:
     not_before = _not_before_sql(shape, pane) if marked else "NULL"
     where = shape.code.where if shape.code else None
     late = _wanted_sql(shape, pane, windows) if marked else None
-    wanted = [c for c in (where, f"{position} IS NOT NULL", *_bounds_sql(shape), late) if c]
+    wanted = [c for c in (where, f"{position} IS NOT NULL", *bounds_sql(shape), late) if c]
     columns = [f"{pane} AS __pane", f"CAST({not_before} AS BIGINT) AS __not_before"]
     columns += [quote(axis.column) for axis in dict.fromkeys((TIME, *shape.axes))]
-    columns += [quote(name) for name in shape.uses]
+    columns += [quote(name) for name in (shape.code.takes if shape.code else ())]
     conditions = " AND ".join(f"({condition})" for condition in wanted)
     return f"SELECT {', '.join(columns)}\nFROM records\nWHERE {conditions}"
 

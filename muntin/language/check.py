@@ -18,6 +18,7 @@ from muntin.language import dialect
 from muntin.language.calls import check_one_record
 from muntin.language.messages import nearest, reason
 from muntin.language.over import duration_of, over_of
+from muntin.language.python import Python, python_job
 from muntin.language.queries import job_of, table_of
 from muntin.language.scope import Scope, is_number, is_time
 from muntin.language.script import Script
@@ -30,13 +31,20 @@ from muntin.windows.sharing import share_panes
 ColumnsOf = Callable[[Stream], tuple[Column, ...]]
 
 
-def check(text: str, columns_of: ColumnsOf, streams: Mapping[str, Stream] | None = None) -> Program:
+def check(
+    text: str,
+    columns_of: ColumnsOf,
+    streams: Mapping[str, Stream] | None = None,
+    python: Python | None = None,
+    jobs: Mapping[str, Job] | None = None,
+) -> Program:
     """The program a text defines. `columns_of` looks at the logs for columns not declared."""
     script = Script(text)
     if not script.statements:
         message = "nothing is defined here; expected CREATE STREAM or CREATE JOB"
         raise LanguageError(message, text, 0)
-    checker = _Checker(script, columns_of, dict(streams or {}))
+    checker = _Checker(script, columns_of, dict(streams or {}), python or Python())
+    checker.jobs.update(jobs or {})
     for statement in script.statements:
         try:
             checker.take(statement)
@@ -47,8 +55,11 @@ def check(text: str, columns_of: ColumnsOf, streams: Mapping[str, Stream] | None
 
 
 class _Checker:
-    def __init__(self, script: Script, columns_of: ColumnsOf, streams: dict[str, Stream]) -> None:
+    def __init__(
+        self, script: Script, columns_of: ColumnsOf, streams: dict[str, Stream], python: Python
+    ) -> None:
         self.script = script
+        self.python = python
         self.columns_of = columns_of
         self.streams = streams
         self.jobs: dict[str, Job] = {}
@@ -179,6 +190,9 @@ class _Checker:
         if stream is None:
             known = nearest(table.name, self.streams, "no stream is defined yet")
             raise self.script.error(f"unknown stream '{table.name}'; {known}", table)
+        if node.args.get("code"):
+            self.jobs[name] = python_job(self.script, self.streams[stream], name, node, self.python)
+            return
         over = over_of(self.script, self.streams[stream], node)
         self.jobs[name] = job_of(self.script, self.streams[stream], name, node.args["query"], over)
 

@@ -1,4 +1,4 @@
-"""DuckDB's SQL plus CREATE STREAM, CREATE JOB and DROP JOB, as a sqlglot dialect.
+"""DuckDB's SQL plus CREATE STREAM, CREATE JOB, CREATE AGGREGATE and DROP JOB, for sqlglot.
 
 The parser only recognises; `check` decides what is meant and whether it can be done.
 """
@@ -38,12 +38,17 @@ class CreateJob(exp.Expression):
     arg_types: ClassVar = {
         "this": True,
         "query": True,
+        "code": False,
         "windows": False,
         "pane": False,
         "begin": False,
         "extent": False,
         "end": False,
     }
+
+
+class CreateAggregate(exp.Expression):
+    arg_types: ClassVar = {"this": True, "code": True}
 
 
 class DropJob(exp.Expression):
@@ -79,7 +84,16 @@ class MuntinParser(ExpressionParser):
             return self._take_stream()
         if self._match_text_seq("JOB"):
             return self._take_job()
-        return self._refuse("expected STREAM or JOB after CREATE")
+        if self._match_text_seq("AGGREGATE"):
+            return self._take_aggregate()
+        return self._refuse("expected STREAM, JOB or AGGREGATE after CREATE")
+
+    def _take_aggregate(self) -> exp.Expr:
+        name = self._take_name("aggregate")
+        if not (self._match(TokenType.ALIAS) and self._match_text_seq("PYTHON")):
+            self._refuse("expected AS PYTHON 'module:object' after the aggregate's name")
+        code = self._take_string("a quoted 'module:object'")
+        return self._take_end(CreateAggregate(this=name, code=code))
 
     def _take_drop(self) -> exp.Expr:
         if not self._match_text_seq("JOB"):
@@ -180,10 +194,12 @@ class MuntinParser(ExpressionParser):
         name = self._take_name("job")
         if not self._match(TokenType.ALIAS):
             self._refuse("expected AS SELECT … after the job's name")
-        query = self._placed(self._parse_select)
+        is_python = self._match_text_seq("PYTHON")
+        code = self._take_string("a quoted 'module:Class'") if is_python else None
+        query = self._placed(self._take_source if is_python else self._parse_select)
         if query is None:
-            self._refuse("expected SELECT after AS")
-        job = CreateJob(this=name, query=query, end=self._prev.end)
+            self._refuse("expected SELECT or PYTHON after AS")
+        job = CreateJob(this=name, query=query, code=code, end=self._prev.end)
         if self._match(TokenType.WINDOW):
             windows = [self._take_window("WINDOW")]
             while self._match(TokenType.COMMA):
@@ -191,6 +207,13 @@ class MuntinParser(ExpressionParser):
             job.set("windows", windows)
             self._take_bounds(job, windows[0].args.get("range"))
         return self._take_end(job)
+
+    def _take_source(self) -> exp.Expr:
+        """FROM and WHERE of a job in Python, as a query that selects nothing."""
+        if not self._curr or self._curr.token_type is not TokenType.FROM:
+            self._refuse("expected FROM and the name of a stream")
+        stream = self._parse_from()
+        return exp.Select(expressions=[], from_=stream, where=self._parse_where())
 
     def _take_window(self, after: str) -> exp.Expr:
         first = self._curr

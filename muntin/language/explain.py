@@ -6,12 +6,15 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from muntin.kernel.compute import Recipe
 from muntin.kernel.consolidate import Way, consolidate_sql, way_of
+from muntin.kernel.python.code import methods_of
+from muntin.kernel.python.reducing import removes_panes
 from muntin.kernel.sessions import finish_sessions_sql, merge_sessions_sql
-from muntin.kernel.statements import finish_sql, merge_sql, order_sql
+from muntin.kernel.statements import finish_sql, merge_sql, order_sql, selected_sql
 from muntin.language.durations import describe, describe_extent, describe_time, describe_window
 from muntin.language.layout import laid_out
 from muntin.model import Format, Job, Part, Program, Shape, Stream
 from muntin.windows.choice import Choice
+from muntin.windows.spec import WindowSpec
 
 _Row = tuple[str, ...]
 
@@ -45,22 +48,45 @@ def explain_job(job: Job, choice: Choice | None = None) -> str:
     shape = job.shape
     lines = [
         f"JOB {job.name} on {job.stream}",
+        *_code(shape),
         *_windows(job),
         *_bounds(shape),
         *_sharing(job, choice),
         *([f"  filter   {shape.where}"] if shape.where else []),
-        *_keys(shape),
-        *(line for index, part in enumerate(shape.parts) for line in _cells(index, part)),
+        *_partials(shape),
         "  columns",
-        *_table((o.name, o.type, f"= {o.sql}") for o in job.outputs),
+        *_table((o.name, o.type, f"= {o.sql}" if o.sql else "") for o in job.outputs),
     ]
     for title, sql in _statements(job):
         lines += ["", f"  {title}", *laid_out(sql, indent=4)]
     return "\n".join([*lines, ""])
 
 
+def _code(shape: Shape) -> Iterator[str]:
+    code = shape.code
+    if code is not None:
+        sent = "imported by name" if code.payload is None else "sent to workers by value"
+        yield f"  python   {code.reference}, {sent}"
+        yield f"  methods  {', '.join(methods_of(code))}"
+        yield f"  given    {code.takes[0] if code.lines else ', '.join(code.takes)}"
+        if code.where:
+            yield f"  filter   {code.where}"
+
+
+def _partials(shape: Shape) -> Iterator[str]:
+    if not shape.in_python:
+        yield from _keys(shape)
+        for index, part in enumerate(shape.parts):
+            yield from _cells(index, part)
+
+
 def _statements(job: Job) -> Iterator[tuple[str, str]]:
     shape = job.shape
+    if shape.code is not None:
+        selected = selected_sql(shape, job.windows, marked=False)
+        yield "select: the records that Python is given, where records are read", selected
+    if shape.in_python:
+        return
     compute = Recipe(shape, job.windows).sql(marked=False)
     yield "compute: records to blocks, where records are read", compute
     if shape.gap is not None:
@@ -87,8 +113,8 @@ def _windows(job: Job) -> Iterator[str]:
     for spec in job.windows:
         panes = f"{spec.length} pane{'' if spec.length == 1 else 's'}"
         step = f"the next {spec.step} pane{'' if spec.step == 1 else 's'} later"
-        way = way_of(job.shape, spec, spec.overlap + 1)
-        rows.append((describe_window(axis, spec), f"{panes}, {step}", f"{way}: {_WAYS[way]}"))
+        way = _way(job.shape, spec)
+        rows.append((describe_window(axis, spec), f"{panes}, {step}", way))
     yield from _table(rows)
 
 
@@ -104,10 +130,18 @@ def _position(shape: Shape, at: int) -> str:
 
 
 def _sharing(job: Job, choice: Choice | None) -> Iterator[str]:
-    if job.shape.gap is None:
+    if job.shape.gap is None and not job.shape.in_python:
         made = "separate state for each window" if choice and choice.separate else "shared partials"
         reason = choice.reason if choice else "decided anew while running, by what is measured"
         yield f"  sharing  {made}: {reason}"
+
+
+def _way(shape: Shape, spec: WindowSpec) -> str:
+    if shape.in_python and spec.length > 1:
+        removes = removes_panes(shape, spec)
+        return f"{Way.REMOVE}: {_WAYS[Way.REMOVE]}" if removes else "merge: of all their panes"
+    way = way_of(shape, spec, spec.overlap + 1)
+    return f"{way}: {_WAYS[way]}"
 
 
 _WAYS = {

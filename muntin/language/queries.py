@@ -21,7 +21,7 @@ from muntin.language.scope import Scope
 from muntin.language.script import Script
 from muntin.model import UNTIL, Job, Order, Output, Shape, Stream
 
-_RESERVED = ("job", "window_name", "window_start", "window_end",
+RESERVED = ("job", "window_name", "window_start", "window_end",
              "records_read", "records_bad", "records_late")  # fmt: skip
 _ANSWERED = ("expressions", "from_", "where", "group", "having", "order", "limit")
 _REFUSED = {
@@ -107,7 +107,7 @@ class _Query:
         uses = tuple(sorted(self._scope.used))
         shape = Shape(
             stream=self._stream.name,
-            records=_records(self._stream, uses),
+            records=records_of(self._stream, uses),
             keys=groups.keys,
             parts=groups.parts(),
             uses=uses,
@@ -204,7 +204,7 @@ class _Query:
         taken: set[str] = set()
         for index, item in enumerate(self._items):
             name = item.alias or self._usual_name(item)
-            if name.lower() in _RESERVED:
+            if name.lower() in RESERVED:
                 message = f"every result has a column '{name}'; choose another name with AS"
                 raise self._script.error(message, item)
             if name.lower() in taken:
@@ -263,7 +263,7 @@ class _Query:
             raise self._script.error(reason(error), self._query) from error
 
 
-def _records(stream: Stream, uses: Sequence[str]) -> str:
+def records_of(stream: Stream, uses: Sequence[str]) -> str:
     """What has to stay the same for a job to go on with the blocks it left."""
     types = ", ".join(f"{c.name} {c.type}" for c in stream.columns if c.name in uses)
     return f"{stream.timestamp} to {stream.until}: {types}"

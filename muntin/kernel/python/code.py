@@ -87,12 +87,19 @@ def job_of(code: Code) -> Any:
     return new_job(code)
 
 
+def methods_of(code: Code) -> list[str]:
+    """The methods of a job that Muntin calls, in the order in which data meets them."""
+    names = ("steps", "map_batches", "mapper", "map", "init", "update", "combiner", "uncombiner",
+             "reducer", "finalize")  # fmt: skip
+    return [name for name in names if callable(getattr(target_of(code), name, None))]
+
+
 def instance_of(target: Any) -> Any:
     """Classes of mrjob read the command line unless they are told not to."""
     if not inspect.isclass(target):
         return target
     takes_args = hasattr(target, "steps") and "args" in _parameters(target)
-    job = target(args=[]) if takes_args else target()
+    job: Any = target(**({"args": []} if takes_args else {}))
     if hasattr(job, "increment_counter"):
         job.stderr = _Nowhere()  # where mrjob reports counters
     return job
@@ -105,9 +112,9 @@ class _Nowhere:
 
 
 def _parameters(target: Any) -> list[str]:
-    found = [p for each in inspect.getmro(target) if "__init__" in vars(each)
-             for p in inspect.signature(vars(each)["__init__"]).parameters]  # fmt: skip
-    return found
+    """What the constructors of a class and of those it derives from are called with."""
+    makers = [vars(each)["__init__"] for each in inspect.getmro(target) if "__init__" in vars(each)]
+    return [name for make in makers for name in inspect.signature(make).parameters]
 
 
 def _imported(module: str, folder: str | None) -> ModuleType:

@@ -14,7 +14,7 @@ from typing import Any
 def encode_key(key: Any) -> bytes:
     kind = type(key)
     if kind is str:
-        return b"s" + key.encode("utf-8", "surrogatepass")
+        return b"s" + str(key).encode("utf-8", "surrogatepass")
     if key is None:
         return b"n"
     if kind is bool:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -77,7 +78,7 @@ def _stretches(shape: Shape, rows: pa.Table) -> Iterator[_Stretch]:
         rows, panes, marks = rows.take(pa.array(order)), panes[order], marks[order]
     changes = np.flatnonzero((panes[1:] != panes[:-1]) | (marks[1:] != marks[:-1])) + 1
     bounds = [0, *changes.tolist(), len(panes)]
-    for start, stop in zip(bounds, bounds[1:], strict=False):
+    for start, stop in pairwise(bounds):
         mark = None if marks[start] == _NONE else int(marks[start])
         first = rows.column(shape.axis.column)[start].as_py()
         yield _Stretch(int(panes[start]), mark, rows.slice(start, stop - start), first)
@@ -167,15 +168,13 @@ class _Mapper:
         numbers = stretch.rows.column(RECORDS.column).to_pylist()
         values: Values = defaultdict(list)
         source = self._source
-        self._each(
-            mapper, stretch, values, lambda v, i: (times[i], source, numbers[i], v), "map"
-        )
+        self._each(mapper, stretch, values, lambda v, i: (times[i], source, numbers[i], v), "map")
         return values
 
     def _batched(self, mapper: Callable[[pa.Table], pa.Table], stretch: _Stretch) -> Values:
         values: Values = defaultdict(list)
         try:
-            table = batch_of(mapper, self._shape, stretch.rows)
+            table = batch_of(mapper, self._code.takes, stretch.rows)
         except FailedCallError as error:
             self._fail(error, stretch)
             return values
@@ -183,9 +182,7 @@ class _Mapper:
             values[group_key(key)].append(value)
         return values
 
-    def _once(
-        self, name: str, method: Method | None, values: Values, stretch: _Stretch
-    ) -> None:
+    def _once(self, name: str, method: Method | None, values: Values, stretch: _Stretch) -> None:
         if method is None:
             return
         try:
@@ -196,7 +193,7 @@ class _Mapper:
 
     def _records(self, stretch: _Stretch) -> Sequence[Any]:
         """Lines of text, or dictionaries."""
-        names = self._shape.uses
+        names = self._code.takes
         columns = [stretch.rows.column(name).to_pylist() for name in names]
         if self._code.lines:
             (lines,) = columns
@@ -214,11 +211,13 @@ def fault_of(code: Code, error: FailedCallError, position: int) -> Fault:
     return Fault(code.job, error.method, error.given, error.reason, position)
 
 
-def batch_of(mapper: Callable[[pa.Table], pa.Table], shape: Shape, rows: pa.Table) -> pa.Table:
+def batch_of(
+    mapper: Callable[[pa.Table], pa.Table], takes: Sequence[str], rows: pa.Table
+) -> pa.Table:
     """What `map_batches` makes of records: a table with a key and a value in each row."""
     given = f"a batch of {rows.num_rows:,} records"
     try:
-        found = mapper(rows.select(shape.uses))
+        found = mapper(rows.select(list(takes)))
     except Exception as error:
         raise failed("map_batches", given, error) from error
     if not isinstance(found, pa.Table) or not {"key", "value"} <= set(found.column_names):
@@ -236,7 +235,8 @@ def _cells(
     faults, tables = [], []
     for stretch in stretches:
         try:
-            tables.append(_placed(shape, stretch, batch_of(mapper, shape, stretch.rows), marked))
+            found = batch_of(mapper, code.takes, stretch.rows)
+            tables.append(_placed(shape, stretch, found, marked))
         except FailedCallError as error:
             faults.append(fault_of(code, error, stretch.pane * shape.pane))
     if not tables:

@@ -30,7 +30,7 @@ from muntin.kernel.python.steps import (
     updated,
 )
 from muntin.kernel.statements import FAULT, WINDOW, WINDOW_END, spec_id
-from muntin.model import Code, Fault, Job, Shape
+from muntin.model import Code, Job, Shape
 from muntin.windows.sliding import Part, by_merging, by_removing
 from muntin.windows.spec import WindowSpec
 
@@ -71,6 +71,7 @@ class _Windows:
 
     def __init__(self, shape: Shape, spec: WindowSpec, ends: Sequence[int]) -> None:
         assert shape.code is not None
+        self._shape = shape
         self._code = shape.code
         self._spec = spec
         self._ends = ends
@@ -166,11 +167,17 @@ class _Windows:
             pairs = called("uncombiner", f"key {shown(key)}", uncombiner, key, whole[0], part[0])
             return [value for _, value in pairs]
 
-        uncombiner = getattr(self._job, "uncombiner", None)
-        overlapping = self._spec.slide * 2 < self._spec.range
-        if uncombiner is None or not overlapping or any(len(part.value) != 1 for part in parts):
-            return by_merging(parts, self._ends, merge)
-        return by_removing(parts, self._ends, merge, remove)
+        uncombiner: Any = getattr(self._job, "uncombiner", None)
+        single = all(len(part.value) == 1 for part in parts)
+        if single and removes_panes(self._shape, self._spec):
+            return by_removing(parts, self._ends, merge, remove)
+        return by_merging(parts, self._ends, merge)
+
+
+def removes_panes(shape: Shape, spec: WindowSpec) -> bool:
+    """Whether panes that leave a window are taken out of it, rather than the rest merged."""
+    removable = shape.code is not None and hasattr(job_of(shape.code), "uncombiner")
+    return removable and spec.slide * 2 < spec.range
 
 
 def started(job: Any, key: Any) -> Any:
@@ -275,7 +282,9 @@ def _round(step: Step, pairs: list[Pair]) -> list[Pair]:
         mapped += called("mapper_init", "a window", step.mapper_init)
     for key, value in pairs:
         given = shown((key, value))
-        mapped += called("mapper", given, step.mapper, key, value) if step.mapper else [(key, value)]
+        mapped += (
+            called("mapper", given, step.mapper, key, value) if step.mapper else [(key, value)]
+        )
     if step.mapper_final is not None:
         mapped += called("mapper_final", "a window", step.mapper_final)
     groups: dict[Any, Values] = {}

@@ -1,0 +1,231 @@
+"""Jobs in Python: the class is found, looked at and asked what it needs; SQL says the rest."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import duckdb
+from sqlglot import exp
+
+from muntin.errors import CodeError, LanguageError
+from muntin.kernel.engine import describe, literal, quote, run
+from muntin.kernel.python.code import find, instance_of, payload_of, version_of
+from muntin.kernel.python.mapping import batch_of
+from muntin.kernel.python.steps import FailedCallError, steps_of
+from muntin.language.messages import nearest, reason
+from muntin.language.over import Over, over_of
+from muntin.language.queries import RESERVED, job_of, records_of, result_type
+from muntin.language.scope import Scope
+from muntin.language.script import Script
+from muntin.logs.chunks import LINE
+from muntin.model import Code, Column, Format, Job, Key, Output, Part, Shape, Stream, Style
+
+_COMBINES = ("sum", "min", "max")
+_INCREMENTAL = ("map", "init", "update")
+
+
+@dataclass(frozen=True)
+class Python:
+    """Where a text's Python is found: a folder of modules, or what is known by name already."""
+
+    folder: str | None = None
+    known: Mapping[str, Any] = field(default_factory=dict)
+
+    def find(self, reference: str) -> Any:
+        return self.known[reference] if reference in self.known else find(reference, self.folder)
+
+
+def python_job(script: Script, stream: Stream, name: str, node: exp.Expr, python: Python) -> Job:
+    """The job that a class over the stream defines."""
+    place = node.args["code"]
+    try:
+        return _Class(script, stream, name, node, python).job()
+    except (CodeError, FailedCallError) as error:
+        message = str(error) if isinstance(error, CodeError) else _told(error)
+        raise script.error(message, place) from error
+
+
+def _told(error: FailedCallError) -> str:
+    return f"{error.method} failed on {error.given}: {error.reason}"
+
+
+class _Class:
+    def __init__(
+        self, script: Script, stream: Stream, name: str, node: exp.Expr, python: Python
+    ) -> None:
+        self._script = script
+        self._stream = stream
+        self._name = name
+        self._node = node
+        self._reference = str(node.args["code"].name)
+        self._target = python.find(self._reference)
+        self._folder = python.folder
+        self._job = self._instance()
+
+    def _instance(self) -> Any:
+        if not inspect.isclass(self._target):
+            kind = type(self._target).__name__
+            raise CodeError(f"'{self._reference}' is a {kind}; expected a class")
+        try:
+            return instance_of(self._target)
+        except Exception as error:
+            told = f"{type(error).__name__}: {error}"
+            raise CodeError(
+                f"{self._reference} cannot be made without arguments: {told}"
+            ) from error
+
+    def job(self) -> Job:
+        style = self._style()
+        over = self._over(style)
+        if over.gap is not None:
+            raise CodeError("a job in Python has no SESSION windows; let its reducer find sessions")
+        where, filtered = self._where()
+        takes = self._takes()
+        uses = tuple(sorted({*takes, *filtered}))
+        shape = Shape(
+            stream=self._stream.name,
+            records=records_of(self._stream, uses),
+            keys=(Key("", "BLOB"),),
+            parts=(Part(()),),
+            uses=uses,
+            axis=over.axis,
+            pane=over.windows[0].pane,
+            begin=over.begin,
+            until=over.until,
+            code=self._code(style, takes, where),
+        )
+        if style == "cells":
+            return self._cells(shape, over)
+        return Job(self._name, shape, over.windows, (), self._outputs())
+
+    def _style(self) -> Style:
+        job = self._job
+        if all(callable(getattr(job, method, None)) for method in _INCREMENTAL):
+            return "updates"
+        if callable(getattr(job, "map_batches", None)):
+            return "cells" if self._combine() else "pairs"
+        if any(step.mapper or step.reducer or step.mapper_final for step in steps_of(job)[:1]):
+            return "pairs"
+        methods = "mapper and reducer, or map_batches, or map, init and update"
+        raise CodeError(f"{self._reference} has no methods of a job; expected {methods}")
+
+    def _combine(self) -> str | None:
+        combine = getattr(self._job, "combine", None)
+        if combine is not None and combine not in _COMBINES:
+            expected = ", ".join(_COMBINES)
+            raise CodeError(f"combine of {self._reference} is {combine!r}; expected {expected}")
+        return combine
+
+    def _code(self, style: Style, takes: tuple[str, ...], where: str | None) -> Code:
+        payload = payload_of(self._target)
+        return Code(
+            job=self._name,
+            reference=self._reference,
+            style=style,
+            version=version_of(self._target, payload),
+            takes=takes,
+            lines=self._is_text(),
+            where=where,
+            max_errors=self._limit("max_errors", 0),
+            max_state=self._limit("max_state", 1 << 24),
+            folder=self._folder,
+            payload=payload,
+        )
+
+    def _limit(self, name: str, usual: int) -> int:
+        limit = getattr(self._job, name, usual)
+        if not isinstance(limit, int) or limit < 0:
+            raise CodeError(f"{name} of {self._reference} is {limit!r}; expected a whole number")
+        return limit
+
+    def _where(self) -> tuple[str | None, set[str]]:
+        """The condition on records, and the columns in it."""
+        where = self._node.args["query"].args.get("where")
+        if where is None:
+            return None, set()
+        alias = self._node.args["query"].args["from_"].this.alias
+        columns = self._stream.visible_columns()
+        scope = Scope(self._script, self._stream, columns, alias)
+        return scope.condition(where.this, "WHERE"), scope.used
+
+    def _is_text(self) -> bool:
+        return self._stream.format.kind == "text"
+
+    def _takes(self) -> tuple[str, ...]:
+        """The columns given to the mapper."""
+        if self._is_text():
+            return (LINE,)
+        known = [column.name for column in self._stream.visible_columns()]
+        asked = getattr(self._job, "uses", None)
+        for name in asked or ():
+            if name not in known:
+                told = nearest(name, known, "it has no columns")
+                message = f"{self._reference} uses '{name}', which stream"
+                raise CodeError(f"{message} '{self._stream.name}' does not have; {told}")
+        return tuple(known if asked is None else asked)
+
+    def _over(self, style: Style) -> Over:
+        """The clauses of the statement, or else what the class says in the same words."""
+        if self._node.args.get("windows"):
+            return over_of(self._script, self._stream, self._node)
+        window = getattr(self._job, "window", None)
+        if window is None:
+            message = "expected WINDOW and its length, or a class with the attribute window"
+            raise LanguageError(message, self._script.text, int(self._node.args["end"]) + 1)
+        begin, extent = (getattr(self._job, name, None) for name in ("begin", "extent"))
+        clauses = f"WINDOW {window}"
+        if begin is not None:
+            clauses += f" BEGIN {literal(begin) if isinstance(begin, str) else begin}"
+        clauses += f" EXTENT {extent}" if extent is not None else ""
+        script = Script(f"CREATE JOB job AS PYTHON '' FROM stream {clauses}")
+        return over_of(script, self._stream, script.statements[0])
+
+    def _outputs(self) -> tuple[Output, ...]:
+        columns = getattr(self._job, "columns", None)
+        if columns is None:
+            return Output("key", "", "VARCHAR"), Output("value", "", "VARCHAR")
+        return tuple(Output(name, "", self._type(name, kind)) for name, kind in columns.items())
+
+    def _type(self, name: str, kind: str) -> str:
+        if name.lower() in RESERVED:
+            raise CodeError(f"every result has a column '{name}'; choose another name in columns")
+        try:
+            ((_, exact),) = describe(f"SELECT NULL::{kind} AS t FROM records", {}, "records")
+        except duckdb.Error as error:
+            raise CodeError(f"column '{name}' of {self._reference}: {reason(error)}") from error
+        return result_type(exact)
+
+    def _cells(self, shape: Shape, over: Over) -> Job:
+        """A job over keys and values in SQL, whose records are what map_batches makes."""
+        mapped = Stream(
+            "mapped",
+            (),
+            Format("parquet"),
+            self._mapped_columns(shape.code.takes if shape.code else ()),
+            "0",
+        )
+        columns = getattr(self._job, "columns", None) or {"key": "", "value": ""}
+        if len(columns) != 2:
+            raise CodeError(f"columns of {self._reference} are {len(columns)}; expected two")
+        values = ["key", f"{self._combine()}(value)"]
+        items = [
+            f"{f'CAST({value} AS {kind})' if kind else value} AS {quote(name)}"
+            for value, (name, kind) in zip(values, columns.items(), strict=True)
+        ]
+        text = f"CREATE JOB job AS SELECT {', '.join(items)} FROM mapped GROUP BY key"
+        script = Script(text)
+        job = job_of(script, mapped, self._name, script.statements[0].args["query"], over)
+        shape = replace(shape, keys=job.shape.keys, parts=job.shape.parts)
+        return replace(job, shape=shape)
+
+    def _mapped_columns(self, takes: tuple[str, ...]) -> tuple[Column, ...]:
+        """The types of keys and values, told by what the class makes of no records."""
+        types = {c.name: c.type for c in self._stream.visible_columns()}
+        fields = ", ".join(f"NULL::{types[name]} AS {quote(name)}" for name in takes)
+        empty = run(f"SELECT {fields} LIMIT 0", {}, f"describing job {self._name}")
+        found = batch_of(self._job.map_batches, takes, empty)
+        kinds = run("FROM (DESCRIBE mapped)", {"mapped": found}, "describing batches").to_pylist()
+        return tuple(Column(row["column_name"], row["column_type"]) for row in kinds)
