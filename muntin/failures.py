@@ -30,13 +30,12 @@ class Failures:
         limit = job.shape.code.max_errors if job.shape.code else 0
         known = self.positions.setdefault(job.name, [])
         for fault in faults:
-            was_over = len(known) > limit
-            last = known[-1] if was_over else None
+            if len(known) > limit and fault.position >= known[-1]:
+                continue  # the job had stopped before
             insort(known, fault.position)
             del known[limit + 1 :]
-            if not was_over:
-                yield str(fault)
-            if len(known) > limit and known[-1] != last:
+            yield str(fault)
+            if len(known) > limit:
                 yield _stopped(job, limit)
 
     def leaves(self, job: Job, which: int, end: int) -> bool:

@@ -1,0 +1,264 @@
+"""Python that fails stops its own job, says where and with what, and nothing else."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pytest
+
+from muntin.errors import LanguageError
+from muntin.inline import windows_inline
+from muntin.jobs import Incremental, MapReduce, Pair
+from muntin.model import Program
+from muntin.program import sql, with_job
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+LINES = ["0 a", "5 b", "61 a", "62 bad", "130 a"]
+Told = tuple[list[str], dict[str, list[tuple[int, str, str]]]]
+
+
+class Words(MapReduce):
+    window = "1 MINUTE"
+
+    def mapper(self, _: None, line: str) -> Iterator[Pair]:
+        yield line.split()[1], 1
+
+    def reducer(self, key: Any, values: Iterable[int]) -> Iterator[Pair]:
+        yield key, sum(values)
+
+
+class Raises(Words):
+    def mapper(self, _: None, line: str) -> Iterator[Pair]:
+        if "bad" in line:
+            yield "half", 1
+            raise ValueError("no such word")
+        yield from super().mapper(_, line)
+
+
+class Forgives(Raises):
+    max_errors = 1
+
+
+class NoPairs(Words):
+    def mapper(self, _: None, line: str) -> Iterator[Any]:
+        yield "bad" if "bad" in line else (line.split()[1], 1)
+
+
+class Renames(Words):
+    def combiner(self, key: str, values: Iterable[int]) -> Iterator[Pair]:
+        yield key.upper(), sum(values)
+
+
+class Grows(Words):
+    max_state = 200
+
+    def mapper(self, _: None, line: str) -> Iterator[Pair]:
+        yield "all", "x" * 150
+
+
+class Unpicklable(Words):
+    def mapper(self, _: None, line: str) -> Iterator[Pair]:
+        yield "f", (lambda: line) if "bad" in line else 1
+
+
+class Reduces(Words):
+    def reducer(self, key: Any, values: Iterable[int]) -> Iterator[Pair]:
+        yield key, 1 // (0 if key == "bad" else 1)
+
+
+class Typed(Words):
+    columns = {"word": "VARCHAR", "n": "BIGINT"}  # noqa: RUF012
+
+    def reducer(self, key: Any, values: Iterable[int]) -> Iterator[Pair]:
+        yield key, "many" if key == "bad" else sum(values)
+
+
+class Opaque(Words):
+    def reducer(self, key: Any, values: Iterable[int]) -> Iterator[Pair]:
+        yield key, object() if key == "bad" else sum(values)
+
+
+class Batches(Words):
+    def map_batches(self, batch: pa.Table) -> Any:
+        lines = batch["line"].to_pylist()
+        return 7 if "62 bad" in lines else pa.table({"key": lines, "value": [1] * len(lines)})
+
+
+class Updates(Incremental):
+    window = "1 MINUTE"
+
+    def map(self, _: None, line: str) -> Iterator[Pair]:
+        yield line.split()[1], line
+
+    def init(self, key: str) -> int:
+        return 0
+
+    def update(self, key: str, state: int, value: str) -> int:
+        return state + int(value.split()[0] if key != "bad" else "bad")
+
+    def finalize(self, key: str, state: int) -> Iterator[Pair]:
+        yield key, state
+
+
+@pytest.fixture
+def lines(tmp_path: Path) -> Program:
+    (tmp_path / "web.txt").write_text("\n".join(LINES) + "\n")
+    return sql(
+        f"CREATE STREAM lines FROM '{tmp_path}/{{source}}.txt' FORMAT text "
+        "TIMESTAMP CAST(split_part(line, ' ', 1) AS BIGINT);"
+    )
+
+
+def told(program: Program, batch: int = 1 << 20) -> Told:
+    notes: list[str] = []
+    rows: dict[str, list[tuple[int, str, str]]] = {}
+    for windows in windows_inline(program, notes.append, batch_bytes=batch):
+        for result in windows.results():
+            found = [(result.start // 60_000_000, *r.values()) for r in result.rows.to_pylist()]
+            rows.setdefault(result.job, []).extend(found)
+    return notes, rows
+
+
+WORDS = [(0, '"a"', "1"), (0, '"b"', "1"), (1, '"a"', "1"), (1, '"bad"', "1"), (2, '"a"', "1")]
+
+
+@pytest.mark.parametrize(
+    ("job", "message"),
+    [
+        (Raises, "mapper failed on '62 bad': ValueError: no such word"),
+        (NoPairs, "mapper failed on '62 bad': it yielded 'bad'; expected pairs: yield key, value"),
+        (Unpicklable, "mapper failed on key 'f': its values cannot be pickled: "),
+        (Reduces, "reducer failed on key 'bad': ZeroDivisionError: "),
+        (Typed, "reducer failed on the result ('bad', 'many'): expected columns word VARCHAR, "),
+        (Opaque, "reducer failed on the result <object object at "),
+        (Batches, "map_batches failed on a batch of 2 records: it returned 7; expected a "),
+        (Updates, "update failed on key 'bad', value '62 bad': ValueError: invalid literal "),
+    ],
+    ids=lambda value: value.__name__ if isinstance(value, type) else "",
+)
+@pytest.mark.parametrize("batch", [8, 1 << 20])
+def test_a_failing_job_stops_and_others_go_on(
+    job: type, message: str, batch: int, lines: Program
+) -> None:
+    both = with_job(lines, "good", Words, stream="lines")
+    notes, rows = told(with_job(both, "failing", job, stream="lines"), batch)
+    assert notes[0].startswith(f"job 'failing': {message}")
+    assert notes[1:] == [
+        "job 'failing' stops: none is allowed (max_errors = 0); its windows from there on are "
+        "left out, and other jobs go on"
+    ]
+    assert {row[0] for row in rows["failing"]} == {0}, "the window before is complete"
+    assert rows["good"] == WORDS
+
+
+def test_errors_within_the_limit_leave_out_their_records(lines: Program) -> None:
+    notes, rows = told(with_job(lines, "job", Forgives, stream="lines"))
+    assert notes == ["job 'job': mapper failed on '62 bad': ValueError: no such word"]
+    assert rows["job"] == [row for row in WORDS if "bad" not in row[1]]
+
+
+def test_a_combiner_keeps_its_key(lines: Program) -> None:
+    notes, rows = told(with_job(lines, "job", Renames, stream="lines", window="2 MINUTES"))
+    reason = "it changed the key to 'A'; expected the key it was given"
+    assert notes[0] == f"job 'job': combiner failed on key 'a': {reason}"
+    assert rows == {}
+
+
+@pytest.mark.parametrize("batch", [8, 1 << 20])
+def test_a_key_has_a_limit(lines: Program, batch: int) -> None:
+    notes, rows = told(with_job(lines, "job", Grows, stream="lines"), batch)
+    assert notes[0].startswith("job 'job': state failed on key 'all': its values take ")
+    assert "max_state is 200; a combiner makes them fewer" in notes[0]
+    assert rows == {}
+
+
+class NoMethods:
+    window = "1 MINUTE"
+
+
+class BadCombine(Batches):
+    combine = "median"
+
+
+class BadLimit(Words):
+    max_errors = -1
+
+
+class BadColumn(Words):
+    columns = {"word": "TEXTT"}  # noqa: RUF012
+
+
+class TakesArguments(Words):
+    def __init__(self, limit: int) -> None: ...
+
+
+def refused(message: str, attempt: Callable[[], object]) -> None:
+    with pytest.raises(LanguageError) as found:
+        attempt()
+    assert message in str(found.value)
+
+
+@pytest.mark.parametrize(
+    ("job", "message"),
+    [
+        (NoMethods, "has no methods of a job; expected mapper and reducer, or map_batches, or map"),
+        (BadCombine, "is 'median'; expected sum, min, max"),
+        (BadLimit, "is -1; expected a whole number"),
+        (BadColumn, "column 'word' of"),
+        (TakesArguments, "cannot be made without arguments: TypeError"),
+    ],
+)
+def test_a_class_that_is_no_job_is_refused(job: type, message: str, lines: Program) -> None:
+    refused(message, lambda: with_job(lines, "job", job, stream="lines"))
+
+
+@pytest.mark.parametrize(
+    ("code", "message"),
+    [
+        ("nowhere", "'nowhere' names no Python; expected 'module:Class'"),
+        ("nowhere:Job", "module 'nowhere' cannot be imported (looked for in "),
+        ("jobs:Other", "module 'jobs' has no 'Other'; it has Count, count"),
+        ("jobs:count", "'jobs:count' is a function; expected a class"),
+    ],
+)
+def test_python_that_is_not_there_is_refused(code: str, message: str, tmp_path: Path) -> None:
+    (tmp_path / "jobs.py").write_text("class Count:\n    pass\n\ndef count(): ...\n")
+    text = "CREATE STREAM s FROM 'x' FORMAT text TIMESTAMP line; CREATE JOB j AS PYTHON "
+    refused(message, lambda: sql(f"{text}'{code}' FROM s WINDOW 1 DAY", tmp_path))
+
+
+def test_a_window_is_needed(lines: Program) -> None:
+    class Windowless(Words):
+        window = None
+
+    refused("expected WINDOW", lambda: with_job(lines, "job", Windowless, stream="lines"))
+    refused(
+        "no SESSION", lambda: with_job(lines, "j", Words, stream="lines", window="SESSION 1 DAY")
+    )
+
+
+def test_failures_on_spark_survive_a_restart(
+    spark: SparkSession, lines: Program, tmp_path: Path
+) -> None:
+    from muntin.spark.runner import Settings, SparkRun
+
+    program = with_job(
+        with_job(lines, "good", Words, stream="lines"), "bad", Raises, stream="lines"
+    )
+    how = Settings(tmp_path / "state", follow=False, batch_bytes=1 << 20)
+    notes: list[str] = []
+    rows: dict[str, int] = {}
+    for more in ("", "190 a\n250 a\n"):
+        with (tmp_path / "web.txt").open("a") as file:
+            file.write(more)
+        for step in SparkRun(program, spark.sparkContext, how).steps():
+            notes += step.notes
+            for result in step.emission.results():
+                rows[result.job] = rows.get(result.job, 0) + result.rows.num_rows
+    assert len([note for note in notes if "failed" in note]) == 1
+    assert rows == {"good": 7, "bad": 2}
