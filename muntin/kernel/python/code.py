@@ -100,8 +100,8 @@ def instance_of(target: Any) -> Any:
         return target
     takes_args = hasattr(target, "steps") and "args" in _parameters(target)
     job: Any = target(**({"args": []} if takes_args else {}))
-    if hasattr(job, "increment_counter"):
-        job.stderr = _Nowhere()  # where mrjob reports counters
+    if hasattr(job, "sandbox"):
+        job.sandbox(stderr=_Nowhere())  # where mrjob reports counters
     return job
 
 
