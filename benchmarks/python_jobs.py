@@ -56,7 +56,7 @@ def write_text(path: Path, megabytes: float, vocabulary: int = 20_000, seed: int
     with path.open("w", encoding="utf-8") as file:
         while size < megabytes * 1e6:
             chosen = random_.choices(words, weights, k=1000 * WORDS_IN_A_LINE)
-            rows = [chosen[i :: 1000] for i in range(1000)]
+            rows = [chosen[i::1000] for i in range(1000)]
             size += file.write("".join(" ".join(row) + "\n" for row in rows))
 
 

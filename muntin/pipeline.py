@@ -227,7 +227,7 @@ class Pipeline:
             before = self._choice(shape)
             seen = self._measured.get(id_, Measured())
             after = choose(self._windows[id_], seen, before, self._sharing)
-            if shape.gap is not None or shape.spans is not None or shape.in_python:
+            if shape.gap is not None or shape.spans is not None or shape.code is not None:
                 continue
             self.progress.choices[id_] = after
             if after.separate != before.separate:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Generator, Iterable, Iterator
-from typing import Any
+from typing import Any, ClassVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -69,7 +69,7 @@ class Spread(MapReduce):
 class Batches(MapReduce):
     """Arrow in, Arrow out, values added as cells."""
 
-    combine = "sum"
+    combine: ClassVar[str | None] = "sum"
     uses = ("k", "n")
     columns = {"k": "VARCHAR", "total": "BIGINT"}  # noqa: RUF012
 

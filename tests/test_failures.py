@@ -233,8 +233,8 @@ def test_python_that_is_not_there_is_refused(code: str, message: str, tmp_path: 
 
 
 def test_a_window_is_needed(lines: Program) -> None:
-    class Windowless(Words):
-        window = None
+    class Windowless(MapReduce):
+        mapper, reducer = Words.mapper, Words.reducer
 
     refused("expected WINDOW", lambda: with_job(lines, "job", Windowless, stream="lines"))
     refused(

@@ -52,6 +52,11 @@ def order(row: tuple[Any, ...]) -> list[tuple[bool, Any]]:
     return [(value is None, 0 if value is None else value) for value in row]
 
 
+def unexpected(note: str) -> None:
+    """Which way windows are made may change at any time; nothing else is to be told."""
+    assert " goes on with " in note, note
+
+
 def expected(
     logs: dict[str, Sequence[Record]], over: Sequence[Window], slack: int | None
 ) -> dict[str, Rows]:
@@ -83,7 +88,7 @@ def test_inline_equals_record_by_record(
     with tempfile.TemporaryDirectory() as folder:
         write_logs(Path(folder), logs)
         leaving = windows_inline(
-            program(Path(folder), over, slack), pytest.fail, batch_bytes=batch, piece_bytes=piece
+            program(Path(folder), over, slack), unexpected, batch_bytes=batch, piece_bytes=piece
         )
         found = rows_of(result for each in leaving for result in each.results())
     assert found == expected(logs, over, slack)

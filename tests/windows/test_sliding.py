@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 
 from hypothesis import given
 from hypothesis import strategies as st
 
 from muntin.windows.sliding import Part, by_merging, by_removing
 
-parts = st.lists(
-    st.builds(
-        lambda first, length, value: Part(first, first + length, Counter(value)),
-        st.integers(-20, 40),
-        st.integers(0, 15),
-        st.text("abc", min_size=1, max_size=4),
-    ),
-    max_size=20,
-)
+
+def part(first: int, length: int, letters: str) -> Part[Counter[str]]:
+    return Part(first, first + length, Counter(letters))
+
+
+letters = st.text("abc", min_size=1, max_size=4)
+parts = st.lists(st.builds(part, st.integers(-20, 40), st.integers(0, 15), letters), max_size=20)
 ends = st.sets(st.integers(-25, 60), min_size=1).map(sorted)
 
 
@@ -46,14 +45,19 @@ def test_windows_are_the_merge_of_their_parts(
 
 
 def test_a_part_is_added_and_removed_once() -> None:
-    merged, removed = [], []
+    merged: list[int] = []
+    removed: list[int] = []
+
+    def add(values: Sequence[int]) -> int:
+        merged.append(len(values))
+        return sum(values)
+
+    def take_out(whole: int, part: int) -> int:
+        removed.append(part)
+        return whole - part
+
     found = [Part(pane + 1, pane + 10, pane) for pane in range(100)]
-    windows = by_removing(
-        found,
-        list(range(10, 100)),
-        lambda values: merged.append(len(values)) or sum(values),
-        lambda whole, part: removed.append(part) or whole - part,
-    )
+    windows = by_removing(found, list(range(10, 100)), add, take_out)
     assert list(windows) == [(end, sum(range(end - 10, end))) for end in range(10, 100)]
     assert sum(merged) <= 10 + 2 * 89
     assert removed == list(range(89))
