@@ -27,7 +27,7 @@ class Failures:
 
     def add(self, job: Job, faults: Iterable[Fault]) -> Iterator[str]:
         """Notes faults; tells of each that matters, and of the one that is too much."""
-        limit = job.shape.code.max_errors if job.shape.code else 0
+        limit = job.max_errors
         known = self.positions.setdefault(job.name, [])
         for fault in faults:
             if len(known) > limit and fault.position >= known[-1]:
@@ -40,12 +40,10 @@ class Failures:
 
     def leaves(self, job: Job, which: int, end: int) -> bool:
         """Whether a window is not yet behind one exception too many."""
-        if job.shape.code is None:
+        if job.name not in self.positions:
             return True
-        position = job.windows[which].bounds(end)[1] if job.windows else end
-        return bisect_left(self.positions.get(job.name, []), position) <= (
-            job.shape.code.max_errors
-        )
+        position = job.windows[which].bounds(end)[1]
+        return bisect_left(self.positions[job.name], position) <= job.max_errors
 
     def sift(self, job: Job, rows: pa.Table) -> tuple[pa.Table, list[str]]:
         """The rows of windows that leave, and what there is to say about the others."""

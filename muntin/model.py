@@ -32,6 +32,7 @@ class Merge(StrEnum):
     SUM = "sum"
     MIN = "min"
     MAX = "max"
+    STATE = "state"  # by the user's Python
 
 
 Spans = Literal["touch", "split"]  # what panes get of a record that stands for a span of time
@@ -83,6 +84,8 @@ class Cell:
     sql: str
     merge: Merge
     type: str
+    code: Code | None = None
+    given: str = ""  # of a state: the type of what is added to it
 
 
 @dataclass(frozen=True)
@@ -229,6 +232,11 @@ class Shape:
         """Whether blocks hold Python's objects, which no SQL can merge."""
         return self.code is not None and self.code.style != "cells"
 
+    @cached_property
+    def states(self) -> tuple[Cell, ...]:
+        """The cells that the user's Python merges."""
+        return tuple(c for part in self.parts for c in part.cells if c.merge is Merge.STATE)
+
     @property
     def axes(self) -> tuple[Axis, ...]:
         """What records are counted on. Updates come in log order, so those are numbered."""
@@ -257,6 +265,12 @@ class Job:
     @property
     def stream(self) -> str:
         return self.shape.stream
+
+    @property
+    def max_errors(self) -> int:
+        """How many exceptions in its Python the job survives."""
+        limits = [cell.code.max_errors for cell in self.shape.states if cell.code]
+        return self.shape.code.max_errors if self.shape.code else min(limits, default=0)
 
 
 @dataclass(frozen=True)

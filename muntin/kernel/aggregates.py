@@ -13,7 +13,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from muntin.kernel import sketches
-from muntin.model import SHARE, Cell, Finish, Merge, Part
+from muntin.kernel.python.states import returns_of
+from muntin.model import SHARE, Cell, Code, Finish, Merge, Part
 
 TypeOf = Callable[[str, bool], str]  # (sql, whether it aggregates) -> DuckDB type
 
@@ -26,6 +27,7 @@ class Call:
     args: tuple[str, ...] = ()
     distinct: bool = False
     where: str | None = None
+    code: Code | None = None  # of an aggregate in Python
 
 
 @dataclass
@@ -53,7 +55,7 @@ class Expander:
         Raises ValueError for one that cannot be made of shares of records.
         """
         if not self._split:
-            return EXPANSIONS[call.name](self, call)
+            return _state(self, call) if call.code else EXPANSIONS[call.name](self, call)
         if call.name not in (*_BY_SHARE, *_WHATEVER_THE_SHARE) or call.distinct:
             known = ", ".join(sorted((*_BY_SHARE, *_WHATEVER_THE_SHARE)))
             raise ValueError(
@@ -70,6 +72,17 @@ class Expander:
             part.cells[sql] = Cell(f"c{self._cells}", sql, merge, stored_as)
             self._cells += 1
         return part.cells[sql].name
+
+    def state(self, sql: str, code: Code) -> str:
+        """A cell that Python makes of the list that the SQL gives."""
+        cells = self._parts[None, None].cells
+        name = f"{code.reference}: {sql}"
+        if name not in cells:
+            given = self.type_of(sql, True)
+            cell = Cell(f"c{self._cells}", sql, Merge.STATE, "BLOB", code, given)
+            cells[name] = cell
+            self._cells += 1
+        return cells[name].name
 
     def part(self, sub_key: str, where: str | None, ranked: bool = False) -> _Part:
         found = self._parts.setdefault((sub_key, where), _Part(sub_key, where))
@@ -110,6 +123,16 @@ def stored(kind: str) -> str:
         return "DECIMAL(38,0)"
     exotic = kind in _AS_TEXT or kind.startswith(("ENUM", "TIME WITH"))
     return "VARCHAR" if exotic else kind
+
+
+def _state(to: Expander, call: Call) -> str:
+    """An aggregate in Python; records without a value do not reach it, as with others."""
+    assert call.code is not None
+    fields = ", ".join(f"'a{i}': {arg}" for i, arg in enumerate(call.args))
+    value = call.args[0] if len(call.args) == 1 else f"{{{fields}}}"
+    known = _both(*(f"{arg} IS NOT NULL" for arg in call.args), call.where)
+    cell = to.state(_filtered(f"list({value})", known), call.code)
+    return to.finish(f"CAST({cell} AS {returns_of(call.code)})")
 
 
 def _filtered(sql: str, where: str | None) -> str:

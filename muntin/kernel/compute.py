@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 
 from muntin.kernel.engine import run
 from muntin.kernel.python.mapping import map_records
+from muntin.kernel.python.states import added
 from muntin.kernel.sessions import compute_sessions_sql
 from muntin.kernel.statements import Windows, compute_sql
 from muntin.model import MARK, SIZE, TIME, UNTIL, Axis, Fault, Shape, Tally
@@ -146,7 +147,7 @@ def compute(
             block, faults = mapped.block, [*faults, *mapped.faults]
         else:
             doing = f"computing blocks of {shape.stream}"
-            block = run(recipe.sql(late), {"records": good}, doing)
+            block = added(shape, run(recipe.sql(late), {"records": good}, doing))
         taken = time.perf_counter() - started
         costs[shape.id] = Cost(good.num_rows, block.num_rows, taken)
         if block.num_rows:

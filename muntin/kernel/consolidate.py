@@ -25,6 +25,7 @@ import pyarrow.compute as pc
 
 from muntin.kernel.dense import NotDenseError, dense_windows
 from muntin.kernel.engine import run
+from muntin.kernel.python.states import is_removable, merged, slide
 from muntin.kernel.statements import (
     cells_of,
     count_cell,
@@ -52,12 +53,13 @@ class Way(StrEnum):
 class Relation:
     """A statement and the tables it reads, not run yet."""
 
+    shape: Shape
     sql: str
     tables: Tables
     doing: str
 
     def table(self) -> pa.Table:
-        return run(self.sql, self.tables, self.doing)
+        return merged(self.shape, run(self.sql, self.tables, self.doing))
 
 
 @dataclass
@@ -71,7 +73,10 @@ class Merges:
 def removable(shape: Shape) -> bool:
     """Whether partials can be taken out of a window again without a trace."""
     return all(
-        c.merge is Merge.SUM and c.type.startswith(("BIGINT", "DECIMAL")) for c in cells_of(shape)
+        is_removable(c)
+        if c.merge is Merge.STATE
+        else c.merge is Merge.SUM and c.type.startswith(("BIGINT", "DECIMAL"))
+        for c in cells_of(shape)
     )
 
 
@@ -80,7 +85,9 @@ def way_of(shape: Shape, spec: WindowSpec, due: int) -> Way:
     if spec.length == 1:
         return Way.PANES
     if due > 2 and spec.slide * 2 < spec.range:
-        return Way.REMOVE if removable(shape) else Way.STACKS
+        if removable(shape):
+            return Way.REMOVE
+        return Way.SHARE if shape.states else Way.STACKS
     return Way.SHARE
 
 
@@ -114,7 +121,7 @@ class Consolidation:
                                                      table.column_names[1:])])  # fmt: skip
             table = table.cast(wanted)
             self._remember(spec, table)
-            base = _read(table, base.doing)
+            base = self._read(table, base.doing)
         return self._with_others(spec, ends, base)
 
     def _base(self, spec: WindowSpec, ends: Sequence[int], way: Way) -> Relation:
@@ -122,15 +129,24 @@ class Consolidation:
         if way is Way.SHARE:
             return self._shared(spec, ends, doing)
         blocks = self._inside(self._panes, spec, ends)
+        if way is Way.REMOVE and self.shape.states:
+            return self._read(slide(self.shape, blocks, spec, ends), doing)
         if self.dense and way in (Way.REMOVE, Way.STACKS):
             try:
                 found = dense_windows(self.shape, blocks, spec, ends, exact=way is Way.REMOVE)
             except NotDenseError:
                 pass  # the statement does it
             else:
-                return _read(found, doing)
+                return self._read(found, doing)
         tables = {"blocks": blocks, "due": _due(ends)}
-        return Relation(consolidate_sql(self.shape, spec, way), tables, doing)
+        return Relation(self.shape, consolidate_sql(self.shape, spec, way), tables, doing)
+
+    def _read(self, table: pa.Table, doing: str) -> Relation:
+        """Windows that are made already. A state among them is a list of one."""
+        names = [cell.name for cell in self.shape.states]
+        cells = [f"CASE WHEN {n} IS NOT NULL THEN [{n}] END AS {n}" for n in names]
+        columns = f"* REPLACE ({', '.join(cells)})" if cells else "*"
+        return Relation(self.shape, f"SELECT {columns} FROM made", {"made": table}, doing)
 
     def _inside(self, blocks: pa.Table, spec: WindowSpec, ends: Sequence[int]) -> pa.Table:
         pane = blocks.column("pane")
@@ -153,7 +169,7 @@ class Consolidation:
             if number in used
         ]
         tables = {"pieces": pa.concat_tables(sources), "parts": _mapping(chosen)}
-        return Relation(share_sql(self.shape, spec), tables, doing)
+        return Relation(self.shape, share_sql(self.shape, spec), tables, doing)
 
     def _remember(self, spec: WindowSpec, table: pa.Table) -> None:
         if self._pieces is not None:
@@ -169,15 +185,11 @@ class Consolidation:
         if not others.num_rows:
             return base
         tables = {"base": base.table(), "others": others, "due": _due(ends)}
-        return Relation(with_others_sql(self.shape, spec), tables, base.doing)
+        return Relation(self.shape, with_others_sql(self.shape, spec), tables, base.doing)
 
 
 def _due(ends: Sequence[int]) -> pa.Table:
     return pa.table({"w": pa.array(ends, pa.int64())})
-
-
-def _read(table: pa.Table, doing: str) -> Relation:
-    return Relation("SELECT * FROM made", {"made": table}, doing)
 
 
 def _counts(numbers: pa.ChunkedArray) -> dict[int, int]:

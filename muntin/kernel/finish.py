@@ -9,9 +9,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from muntin.kernel.consolidate import Consolidation, Way, way_of
+from muntin.kernel.consolidate import Consolidation, Relation, Way, way_of
 from muntin.kernel.engine import run
 from muntin.kernel.python.reducing import finish_windows, order_windows
+from muntin.kernel.python.states import fault_rows, finished, with_faults
 from muntin.kernel.sessions import finish_sessions
 from muntin.kernel.statements import finish_sql, order_sql, row_names
 from muntin.model import Job, Shape
@@ -63,13 +64,21 @@ def finish(
         for ends in slices:
             windows = consolidation.windows(each.spec, ends, again)
             for name, which, wanted in each.jobs:
-                rows = run(finish_sql(jobs[name], windows.sql), windows.tables,
-                           f"finishing job {name}: {windows.doing}")  # fmt: skip
+                rows = _rows(jobs[name], windows)
                 if len(wanted) != len(each.ends):
                     rows = rows.filter(pc.is_in(rows["w"], pa.array(wanted, pa.int64())))
                 which_one = pa.array(np.full(rows.num_rows, which, np.int8))
                 found.setdefault(name, []).append(rows.append_column("win", which_one))
     return {name: pa.concat_tables(rows) for name, rows in found.items()}
+
+
+def _rows(job: Job, windows: Relation) -> pa.Table:
+    doing = f"finishing job {job.name}: {windows.doing}"
+    if not job.shape.states:
+        return run(finish_sql(job, windows.sql), windows.tables, doing)
+    values, faults = finished(job, windows.table())
+    rows = run(finish_sql(job, "SELECT * FROM made"), {"made": values}, doing)
+    return fault_rows(faults, rows)
 
 
 def _asked(jobs: Mapping[str, Job], due: DueEnds) -> Iterator[_Asked]:
@@ -88,7 +97,13 @@ def order(job: Job, rows: Sequence[pa.Table]) -> pa.Table:
     if job.shape.in_python:
         return order_windows(job, rows)
     doing = f"ordering the windows of job {job.name}"
-    return run(order_sql(job), {"rows": pa.concat_tables(rows)}, doing)
+    table = pa.concat_tables(rows)
+    if not job.shape.states:
+        return run(order_sql(job), {"rows": table}, doing)
+    told = table.filter(pc.is_valid(table["fault"]))
+    table = table.filter(pc.is_null(table["fault"])).drop_columns(["fault"])
+    ordered = run(order_sql(job), {"rows": table}, doing)
+    return with_faults(ordered, told)
 
 
 def _slices(shape: Shape, block: pa.Table, spec: WindowSpec, ends: Ends) -> Iterator[Ends]:

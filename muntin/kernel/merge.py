@@ -10,6 +10,7 @@ import pyarrow.compute as pc
 
 from muntin.kernel.engine import run
 from muntin.kernel.python.partials import merge_blocks
+from muntin.kernel.python.states import merged
 from muntin.kernel.sessions import merge_sessions_sql, open_sessions
 from muntin.kernel.statements import key_group_sql, merge_sql, spec_id
 from muntin.model import Shape
@@ -38,7 +39,8 @@ def merge(shape: Shape, blocks: Sequence[pa.Table]) -> pa.Table:
         return merge_blocks(shape, blocks)
     tables = {"blocks": pa.concat_tables(blocks)}
     sql = merge_sql(shape) if shape.gap is None else merge_sessions_sql(shape)
-    return run(sql, tables, f"merging {len(blocks)} blocks of {shape.stream}")
+    doing = f"merging {len(blocks)} blocks of {shape.stream}"
+    return merged(shape, run(sql, tables, doing))
 
 
 def gather(shape: Shape, blocks: Sequence[pa.Table]) -> pa.Table:

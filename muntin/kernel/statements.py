@@ -15,7 +15,7 @@ from functools import cache
 
 from muntin.kernel.engine import quote
 from muntin.kernel.sketches import stable_hash_sql
-from muntin.model import MARK, SHARE, TIME, UNTIL, Cell, Job, Key, Part, Shape
+from muntin.model import MARK, SHARE, TIME, UNTIL, Cell, Job, Key, Merge, Part, Shape
 from muntin.windows.spec import WindowSpec
 
 KEY_GROUPS = 256
@@ -142,7 +142,8 @@ def sub_key_columns(shape: Shape, index: int) -> Iterator[str]:
 def cell_columns(shape: Shape, index: int) -> Iterator[str]:
     for i, part in enumerate(shape.parts):
         for cell in part.cells:
-            yield f"CAST({cell.sql if i == index else 'NULL'} AS {cell.type}) AS {cell.name}"
+            kind = cell.given or cell.type
+            yield f"CAST({cell.sql if i == index else 'NULL'} AS {kind}) AS {cell.name}"
 
 
 def _not_before_sql(shape: Shape, pane: str) -> str:
@@ -311,4 +312,11 @@ def cells_of(shape: Shape) -> Sequence[Cell]:
 
 
 def merged_cells(shape: Shape) -> str:
-    return ", ".join(f"CAST({c.merge}({c.name}) AS {c.type}) AS {c.name}" for c in cells_of(shape))
+    return ", ".join(f"{_merged_sql(cell)} AS {cell.name}" for cell in cells_of(shape))
+
+
+def _merged_sql(cell: Cell) -> str:
+    """States come out as a list, for Python to merge."""
+    if cell.merge is Merge.STATE:
+        return f"list({cell.name}) FILTER (WHERE {cell.name} IS NOT NULL)"
+    return f"CAST({cell.merge}({cell.name}) AS {cell.type})"

@@ -36,6 +36,7 @@ _MACROS = {
     "wavg": "sum(x * weight) / sum(weight)",
     "weighted_avg": "sum(x * weight) / sum(weight)",
 }
+PYTHON = "python"  # where a call's node keeps the code of an aggregate in Python
 _DISTINCT = ("count", "sum", "avg", "min", "max")
 _OF_NUMBERS = ("avg", "approx_quantile")
 _OF_NUMBERS_AND_TIMES = ("median", "quantile_cont")
@@ -43,7 +44,7 @@ _OF_NUMBERS_AND_TIMES = ("median", "quantile_cont")
 
 def is_aggregate(node: exp.Expr) -> bool:
     """Whether the node is a call of an aggregate, with its FILTER where it has one."""
-    if isinstance(node, exp.Filter | exp.WithinGroup):
+    if isinstance(node, exp.Filter | exp.WithinGroup) or PYTHON in node.meta:
         return True
     name = node.name.lower() if isinstance(node, exp.Anonymous) else ""
     return name in aggregate_names() or name in _MACROS
@@ -68,6 +69,8 @@ def check_one_record(node: exp.Expr, scope: Scope, what: str) -> None:
 def call_of(node: exp.Expr, scope: Scope, before: int | None = None) -> Call:
     """The call that an aggregate is, with arguments that DuckDB can evaluate on a record."""
     function = node.this if isinstance(node, exp.Filter) else node
+    if PYTHON in function.meta:
+        return _python_call(node, function, scope, before)
     name = _mergeable_name(function, scope)
     distinct = any(isinstance(arg, exp.Distinct) for arg in function.expressions)
     args = list(_arguments(function))
@@ -83,6 +86,18 @@ def call_of(node: exp.Expr, scope: Scope, before: int | None = None) -> Call:
     if bound:
         _check_type(name, bound[0][1], args[0], scope)
     return Call(name, tuple(sql for sql, _ in bound), distinct, where)
+
+
+def _python_call(node: exp.Expr, function: exp.Expr, scope: Scope, before: int | None) -> Call:
+    name, args = function.name.lower(), list(_arguments(function))
+    if not args or any(isinstance(arg, exp.Distinct) for arg in function.expressions):
+        raise scope.script.error(f"{name} takes values, without DISTINCT", function)
+    condition = node.expression.this if isinstance(node, exp.Filter) else None
+    for part in [*args, condition] if condition is not None else args:
+        _check_argument(part, scope, before)
+    bound = [scope.bound(arg, before)[0] for arg in args]
+    where = scope.condition(condition, "FILTER") if condition is not None else None
+    return Call(name, tuple(bound), where=where, code=function.meta[PYTHON])
 
 
 def _mergeable_name(function: exp.Expr, scope: Scope) -> str:

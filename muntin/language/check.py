@@ -13,19 +13,19 @@ import duckdb
 from sqlglot import exp
 
 from muntin.errors import LanguageError
-from muntin.kernel.engine import describe, quote
+from muntin.kernel.engine import aggregate_names, describe, quote
 from muntin.language import dialect
-from muntin.language.calls import check_one_record
+from muntin.language.calls import PYTHON, check_one_record
 from muntin.language.messages import nearest, reason
 from muntin.language.over import duration_of, over_of
-from muntin.language.python import Python, python_job
+from muntin.language.python import Python, aggregate_code, python_job
 from muntin.language.queries import job_of, table_of
 from muntin.language.scope import Scope, is_number, is_time
 from muntin.language.script import Script
 from muntin.logs.formats import FIXED_COLUMNS, TIMESTAMP_OF
 from muntin.logs.patterns import PathPattern
 from muntin.logs.regexes import group_names, portable
-from muntin.model import Column, Format, Job, Program, Stream
+from muntin.model import Code, Column, Format, Job, Program, Stream
 from muntin.windows.sharing import share_panes
 
 ColumnsOf = Callable[[Stream], tuple[Column, ...]]
@@ -63,12 +63,15 @@ class _Checker:
         self.columns_of = columns_of
         self.streams = streams
         self.jobs: dict[str, Job] = {}
+        self.aggregates: dict[str, Code] = {}
 
     def take(self, statement: exp.Expr) -> None:
         if isinstance(statement, dialect.CreateStream):
             self._stream(statement)
         elif isinstance(statement, dialect.CreateJob):
             self._job(statement)
+        elif isinstance(statement, dialect.CreateAggregate):
+            self._aggregate(statement)
         else:
             self._drop(statement)
 
@@ -193,8 +196,25 @@ class _Checker:
         if node.args.get("code"):
             self.jobs[name] = python_job(self.script, self.streams[stream], name, node, self.python)
             return
+        self._mark_aggregates(node)
         over = over_of(self.script, self.streams[stream], node)
         self.jobs[name] = job_of(self.script, self.streams[stream], name, node.args["query"], over)
+
+    def _aggregate(self, node: exp.Expr) -> None:
+        name = self._new_name(node, "aggregate", self.aggregates).lower()
+        if name in aggregate_names():
+            raise self.script.error(f"there is already an aggregate named '{name}'", node.this)
+        self.aggregates[name] = aggregate_code(self.script, name, node.args["code"], self.python)
+
+    def _mark_aggregates(self, job: exp.Expr) -> None:
+        """Tells calls of aggregates in Python from functions that DuckDB has to know."""
+        for call in job.find_all(exp.Anonymous):
+            code = self.aggregates.get(call.name.lower())
+            if code is not None:
+                call.meta[PYTHON] = code
+            if code is not None and any(kind.args.get("gap") for kind in job.args["windows"] or ()):
+                message = "an aggregate in Python cannot be used over sessions"
+                raise self.script.error(message, call)
 
     def _drop(self, node: exp.Expr) -> None:
         name = _found(node.name, self.jobs)

@@ -14,6 +14,7 @@ from muntin.errors import CodeError, LanguageError
 from muntin.kernel.engine import describe, literal, quote, run
 from muntin.kernel.python.code import find, instance_of, payload_of, version_of
 from muntin.kernel.python.mapping import batch_of
+from muntin.kernel.python.states import METHODS, returns_of
 from muntin.kernel.python.steps import FailedCallError, steps_of
 from muntin.language.messages import nearest, reason
 from muntin.language.over import Over, over_of
@@ -46,6 +47,35 @@ def python_job(script: Script, stream: Stream, name: str, node: exp.Expr, python
     except (CodeError, FailedCallError) as error:
         message = str(error) if isinstance(error, CodeError) else _told(error)
         raise script.error(message, place) from error
+
+
+def aggregate_code(script: Script, name: str, place: exp.Expr, python: Python) -> Code:
+    """The Python of an aggregate, if it has what one needs."""
+    reference = str(place.name)
+    try:
+        target = python.find(reference)
+        aggregate = instance_of(target)
+        missing = [m for m in METHODS if not callable(getattr(aggregate, m, None))]
+        if missing:
+            message = f"'{reference}' has no {missing[0]}; an aggregate has"
+            raise CodeError(f"{message} {', '.join(METHODS)} and perhaps remove")
+        payload = payload_of(target)
+        code = Code(
+            job=name,
+            reference=reference,
+            style="pairs",
+            version=version_of(target, payload),
+            max_errors=getattr(aggregate, "max_errors", 0),
+            max_state=getattr(aggregate, "max_state", 1 << 24),
+            folder=python.folder,
+            payload=payload,
+        )
+        describe(f"SELECT NULL::{returns_of(code)} AS t FROM records", {}, "records")
+        return code
+    except CodeError as error:
+        raise script.error(str(error), place) from error
+    except duckdb.Error as error:
+        raise script.error(f"returns of '{reference}': {reason(error)}", place) from error
 
 
 def _told(error: FailedCallError) -> str:

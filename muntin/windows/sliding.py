@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 T = TypeVar("T")
+Merged = TypeVar("Merged")
 
 
 @dataclass(frozen=True)
@@ -21,8 +22,8 @@ class Part(Generic[T]):
 
 
 def by_merging(
-    parts: Sequence[Part[T]], ends: Sequence[int], merge: Callable[[Sequence[T]], T]
-) -> Iterator[tuple[int, T]]:
+    parts: Sequence[Part[T]], ends: Sequence[int], merge: Callable[[Sequence[T]], Merged]
+) -> Iterator[tuple[int, Merged]]:
     """Every window is merged from all of its parts; windows without any are left out."""
     for end, _, _, inside in _moves(parts, ends):
         if inside:

@@ -50,14 +50,18 @@ def packed(code: Code, values: list[Any]) -> bytes:
     return data if len(data) <= code.max_state else _too_large(len(data))
 
 
-def unpacked(code: Code, key: Any, partials: Sequence[bytes]) -> list[list[Any]]:
-    """The values of each partial, unless they are too large, or too large together."""
+def check_size(code: Code, key: Any, partials: Sequence[bytes]) -> None:
+    """Refuses partials that are too large, or too large together."""
     size = sum(map(_size, partials))
     if size > code.max_state or any(data.startswith(_TOO_LARGE) for data in partials):
         reason = f"its values take {size:,} bytes, but max_state is {code.max_state:,}"
         hint = "a combiner makes them fewer, shorter windows or a larger max_state may do too"
         raise FailedCallError("state", f"key {shown(key)}", f"{reason}; {hint}")
-    return [pickle.loads(data) for data in partials]
+
+
+def unpacked(partials: Sequence[bytes]) -> list[Any]:
+    """The values of partials, new ones every time: user code may change what it is given."""
+    return [value for data in partials for value in pickle.loads(data)]
 
 
 def merge_blocks(shape: Shape, blocks: Sequence[pa.Table]) -> pa.Table:
@@ -84,8 +88,7 @@ def merge_partials(code: Code, step: Step, key_bytes: bytes, partials: Sequence[
         return _too_large(sum(map(_size, partials)))
     if any(data.startswith(_TOO_LARGE) for data in partials):
         return _too_large(sum(map(_size, partials)))
-    values = [value for data in partials for value in pickle.loads(data)]
-    return packed(code, combined(step, decode_key(key_bytes), values))
+    return packed(code, combined(step, decode_key(key_bytes), unpacked(partials)))
 
 
 def combined(step: Step, key: Any, values: list[Any]) -> list[Any]:

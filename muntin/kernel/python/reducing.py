@@ -18,7 +18,7 @@ from muntin.kernel.engine import quote, run
 from muntin.kernel.python.code import job_of, new_job
 from muntin.kernel.python.keys import decode_key, encoded, group_key
 from muntin.kernel.python.mapping import fault_of
-from muntin.kernel.python.partials import rows_of, step_of, unpacked
+from muntin.kernel.python.partials import check_size, rows_of, step_of, unpacked
 from muntin.kernel.python.results import columns_of, output_schema
 from muntin.kernel.python.steps import (
     FailedCallError,
@@ -139,9 +139,8 @@ class _Windows:
         for key_bytes, rows in keys.items():
             key = decode_key(key_bytes)
             try:
-                values = unpacked(self._code, key, [data for _, _, data in rows])
-                parts = [Part(first, last, each) for (first, last, _), each in
-                         zip(rows, values, strict=True)]  # fmt: skip
+                check_size(self._code, key, [data for _, _, data in rows])
+                parts = [Part(*row) for row in rows]
                 yield from [(end, key, whole) for end, whole in self._slide(key, parts)]
             except FailedCallError as error:
                 first = next(e for e in self._ends if e >= min(row[0] for row in rows))
@@ -159,19 +158,28 @@ class _Windows:
             first = first if not_before is None else max(first, not_before + 1)
         return (first, last) if first <= self._ends[-1] and last >= self._ends[0] else None
 
-    def _slide(self, key: Any, parts: list[Part[Values]]) -> Iterator[tuple[int, Values]]:
-        def merge(lists: Sequence[Values]) -> Values:
-            return self._step.combine(key, [value for each in lists for value in each])
+    def _slide(self, key: Any, parts: list[Part[bytes]]) -> Iterator[tuple[int, Values]]:
+        def merge(partials: Sequence[bytes]) -> Values:
+            return self._step.combine(key, unpacked(partials))
 
-        def remove(whole: Values, part: Values) -> Values:
-            pairs = called("uncombiner", f"key {shown(key)}", uncombiner, key, whole[0], part[0])
-            return [value for _, value in pairs]
+        def add(partials: Sequence[bytes]) -> bytes:
+            return pickle.dumps(merge(partials), 5)
 
-        uncombiner: Any = getattr(self._job, "uncombiner", None)
-        single = all(len(part.value) == 1 for part in parts)
-        if single and removes_panes(self._shape, self._spec):
-            return by_removing(parts, self._ends, merge, remove)
-        return by_merging(parts, self._ends, merge)
+        def remove(whole: bytes, part: bytes) -> bytes:
+            given = f"key {shown(key)}"
+            (before,), (left,) = pickle.loads(whole), pickle.loads(part)
+            pairs = called("uncombiner", given, self._job.uncombiner, key, before, left)
+            return pickle.dumps([value for _, value in pairs], 5)
+
+        if not removes_panes(self._shape, self._spec) or not _single(parts):
+            return by_merging(parts, self._ends, merge)
+        wholes = by_removing(parts, self._ends, add, remove)
+        return ((end, pickle.loads(whole)) for end, whole in wholes)
+
+
+def _single(parts: Sequence[Part[bytes]]) -> bool:
+    """Whether every part is one value, as a combiner leaves it."""
+    return all(len(pickle.loads(part.value)) == 1 for part in parts)
 
 
 def removes_panes(shape: Shape, spec: WindowSpec) -> bool:

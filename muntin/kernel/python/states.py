@@ -1,0 +1,209 @@
+"""Aggregates in Python: `zero`, `add`, `merge`, `finish` and perhaps `remove`.
+
+A cell is a pickled state. SQL groups what belongs together into lists, and here each list becomes
+one state. A state that failed stays so through all merges, until its window tells of it.
+"""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
+
+import pyarrow as pa
+
+from muntin.kernel.python.code import job_of
+from muntin.kernel.python.keys import encode_key
+from muntin.kernel.python.mapping import fault_of
+from muntin.kernel.python.results import output_schema
+from muntin.kernel.python.steps import FailedCallError, failed, shown
+from muntin.kernel.statements import FAULT, WINDOW, WINDOW_END, cells_of, row_names
+from muntin.model import Cell, Code, Fault, Job, Merge, Shape
+from muntin.windows.sliding import Part, by_removing
+from muntin.windows.spec import WindowSpec
+
+METHODS = ("zero", "add", "merge", "finish")
+RETURNS = "DOUBLE"  # unless the aggregate says otherwise
+_FAILED = b"!"
+_Held = tuple[tuple[Any, int], ...]  # of each cell its value, and how many it is made of
+
+
+def added(shape: Shape, block: pa.Table) -> pa.Table:
+    """Lists of values to states."""
+    return _folded(shape, block, _add)
+
+
+def merged(shape: Shape, block: pa.Table) -> pa.Table:
+    """Lists of states to states."""
+    return _folded(shape, block, merge_states)
+
+
+def finished(job: Job, windows: pa.Table) -> tuple[pa.Table, list[tuple[int, Fault]]]:
+    """Windows with values in place of states, and what failed in which."""
+    faults: list[tuple[int, Fault]] = []
+    ends = windows.column("w").to_pylist()
+    for cell in job.shape.states:
+        code, kind = code_of(cell), output_schema((returns_of(code_of(cell)),)).types[0]
+        values = []
+        for end, data in zip(ends, windows.column(cell.name).to_pylist(), strict=True):
+            try:
+                values.append(None if data is None else _finish(code, data, kind))
+            except FailedCallError as error:
+                values.append(None)
+                mine = replace(code, job=job.name)
+                faults.append((end, fault_of(mine, error, end * job.shape.pane - 1)))
+        windows = _exchanged(windows, cell, pa.array(values, kind))
+    return windows, faults
+
+
+def fault_rows(faults: Sequence[tuple[int, Fault]], rows: pa.Table) -> pa.Table:
+    """The rows, and one more for every fault."""
+    rows = rows.append_column("fault", pa.nulls(rows.num_rows, pa.binary()))
+    told = {f.name: pa.nulls(len(faults), f.type) for f in rows.schema}
+    told["w"] = pa.array([end for end, _ in faults], rows.schema.field("w").type)
+    told["fault"] = pa.array([pickle.dumps(fault) for _, fault in faults], pa.binary())
+    return pa.concat_tables([rows, pa.table(told, schema=rows.schema)])
+
+
+def with_faults(ordered: pa.Table, told: pa.Table) -> pa.Table:
+    """Ordered rows, and the rows of faults at their end."""
+    ordered = ordered.append_column(FAULT, pa.nulls(ordered.num_rows, pa.binary()))
+    columns = {f.name: pa.nulls(told.num_rows, f.type) for f in ordered.schema}
+    places = {WINDOW: told["win"], WINDOW_END: told["w"], FAULT: told["fault"]}
+    faults = pa.table(columns | places).cast(ordered.schema)
+    return pa.concat_tables([ordered, faults])
+
+
+def code_of(cell: Cell) -> Code:
+    assert cell.code is not None
+    return cell.code
+
+
+def returns_of(code: Code) -> str:
+    return str(getattr(job_of(code), "returns", RETURNS))
+
+
+def is_removable(cell: Cell) -> bool:
+    return cell.code is not None and hasattr(job_of(cell.code), "remove")
+
+
+def slide(shape: Shape, panes: pa.Table, spec: WindowSpec, ends: Sequence[int]) -> pa.Table:
+    """Windows by adding panes and removing them, for states and exact sums."""
+    cells, names = cells_of(shape), row_names(shape)
+    columns = [panes.column(name).to_pylist() for name in ("pane", *names)]
+    values = [panes.column(cell.name).to_pylist() for cell in cells]
+    parts: dict[bytes, list[Part[_Held]]] = {}
+    rows: dict[bytes, tuple[Any, ...]] = {}
+    for number, (pane, *row) in enumerate(zip(*columns, strict=True)):
+        held = tuple((v[number], int(v[number] is not None)) for v in values)
+        key = encode_key(tuple(row))
+        rows[key] = tuple(row)
+        span = spec.first_end(pane), spec.last_end(pane)
+        parts.setdefault(key, []).append(Part(*span, held))
+    found = [
+        (end, *rows[key], *(value if count else None for value, count in whole))
+        for key, of_key in parts.items()
+        for end, whole in by_removing(
+            of_key, ends, lambda many: _sum(cells, many), lambda w, part: _less(cells, w, part)
+        )
+    ]
+    schema = pa.schema(
+        [("w", pa.int64()), *(panes.schema.field(n) for n in (*names, *(c.name for c in cells)))]
+    )
+    columns = [list(column) for column in zip(*found, strict=True)] or [[] for _ in schema]
+    return pa.table(columns, schema=schema)
+
+
+def _sum(cells: Sequence[Cell], many: Sequence[_Held]) -> _Held:
+    whole = []
+    for index, cell in enumerate(cells):
+        there = [held[index][0] for held in many if held[index][1]]
+        count = sum(held[index][1] for held in many)
+        if cell.merge is Merge.STATE:
+            whole.append((merge_states(code_of(cell), there) if there else None, count))
+        else:
+            whole.append((sum(there), count))
+    return tuple(whole)
+
+
+def _less(cells: Sequence[Cell], whole: _Held, part: _Held) -> _Held:
+    rest = []
+    for cell, (value, count), (left, gone) in zip(cells, whole, part, strict=True):
+        if not gone or count == gone:
+            rest.append((value, count) if not gone else (None, 0))
+        elif cell.merge is Merge.STATE:
+            rest.append((_remove(code_of(cell), value, left), count - gone))
+        else:
+            rest.append((value - left, count - gone))
+    return tuple(rest)
+
+
+def _folded(shape: Shape, table: pa.Table, fold: Callable[[Code, list[Any]], bytes]) -> pa.Table:
+    for cell in shape.states:
+        lists = table.column(cell.name).to_pylist()
+        states = [None if not found else fold(code_of(cell), found) for found in lists]
+        table = _exchanged(table, cell, pa.array(states, pa.binary()))
+    return table
+
+
+def _exchanged(table: pa.Table, cell: Cell, column: pa.Array) -> pa.Table:
+    return table.set_column(table.column_names.index(cell.name), cell.name, column)
+
+
+def _add(code: Code, values: list[Any]) -> bytes:
+    aggregate = job_of(code)
+    given = "no value"
+    try:
+        state = aggregate.zero()
+        for value in values:
+            given = shown(value)
+            several = isinstance(value, dict) and set(value) == {f"a{i}" for i in range(len(value))}
+            state = aggregate.add(state, *(value.values() if several else [value]))
+        return pickle.dumps(state, 5)
+    except Exception as error:
+        return _failure(failed(f"{code.job}.add", given, error))
+
+
+def merge_states(code: Code, states: Sequence[bytes]) -> bytes:
+    broken = next((state for state in states if state.startswith(_FAILED)), None)
+    if broken is not None or len(states) == 1:
+        return broken or states[0]
+    try:
+        whole = pickle.loads(states[0])
+        for state in states[1:]:
+            whole = job_of(code).merge(whole, pickle.loads(state))
+        data = pickle.dumps(whole, 5)
+    except Exception as error:
+        return _failure(failed(f"{code.job}.merge", "two states", error))
+    return data if len(data) <= code.max_state else _failure(_too_large(code, data))
+
+
+def _remove(code: Code, whole: bytes, part: bytes) -> bytes:
+    if whole.startswith(_FAILED) or part.startswith(_FAILED):
+        return whole  # of a window before; what comes after it does not leave
+    try:
+        return pickle.dumps(job_of(code).remove(pickle.loads(whole), pickle.loads(part)), 5)
+    except Exception as error:
+        return _failure(failed(f"{code.job}.remove", "two states", error))
+
+
+def _finish(code: Code, data: bytes, kind: pa.DataType) -> Any:
+    """The value of a state, if it is of the type it should be."""
+    if data.startswith(_FAILED):
+        raise FailedCallError(*pickle.loads(data[1:]))
+    if len(data) > code.max_state:
+        raise _too_large(code, data)
+    try:
+        return pa.scalar(job_of(code).finish(pickle.loads(data)), kind).as_py()
+    except Exception as error:
+        raise failed(f"{code.job}.finish", "a state", error) from error
+
+
+def _too_large(code: Code, data: bytes) -> FailedCallError:
+    reason = f"it takes {len(data):,} bytes, but max_state is {code.max_state:,}"
+    return FailedCallError(code.job, "a state", reason)
+
+
+def _failure(error: FailedCallError) -> bytes:
+    return _FAILED + pickle.dumps((error.method, error.given, error.reason))
