@@ -114,7 +114,8 @@ class _Nowhere:
 def _parameters(target: Any) -> list[str]:
     """What the constructors of a class and of those it derives from are called with."""
     makers = [vars(each)["__init__"] for each in inspect.getmro(target) if "__init__" in vars(each)]
-    return [name for make in makers for name in inspect.signature(make).parameters]
+    found = [p for make in makers for p in inspect.signature(make).parameters.values()]
+    return [p.name for p in found if p.kind is p.POSITIONAL_OR_KEYWORD]
 
 
 def _imported(module: str, folder: str | None) -> ModuleType:

@@ -19,7 +19,7 @@ Method = Callable[..., Iterable[Pair] | None]
 _SHOWN = 200  # characters of a record in a message
 _METHODS = ("mapper", "mapper_init", "mapper_final", "combiner", "reducer", "reducer_init",
             "reducer_final")  # fmt: skip
-_OF_OTHER_PROGRAMS = ("mapper_cmd", "combiner_cmd", "reducer_cmd", "mapper_raw",
+_ELSEWHERE = ("mapper_cmd", "combiner_cmd", "reducer_cmd", "mapper_raw",
                       "mapper_pre_filter", "combiner_pre_filter", "reducer_pre_filter",
                       "combiner_init", "combiner_final")  # fmt: skip
 
@@ -74,11 +74,12 @@ def steps_of(job: Any) -> list[Step]:
 
 def _step(job: Any, step: Any, sort_values: bool) -> Step:
     try:
-        other = next((name for name in _OF_OTHER_PROGRAMS if step[name]), None)
-        found = {name: step[name] for name in _METHODS}
-    except (TypeError, KeyError, LookupError) as error:
+        known = step if isinstance(step, dict) else {n: step[n] for n in (*_METHODS, *_ELSEWHERE)}
+    except (TypeError, LookupError) as error:
         message = f"a step of {type(job).__name__} is a {type(step).__name__}"
         raise CodeError(f"{message}; expected one with a mapper and a reducer") from error
+    other = next((name for name in known if name not in _METHODS and known[name]), None)
+    found = {name: known.get(name) for name in _METHODS}
     if other is not None:
         raise CodeError(f"{type(job).__name__} uses {other}, which cannot run here")
     if found["mapper_init"] is not None and getattr(job, "FILES", None):
