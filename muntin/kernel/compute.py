@@ -141,13 +141,13 @@ def compute(
     for recipe in recipes:
         shape = recipe.shape
         started = time.perf_counter()
-        late = marked and shape.axis.is_time
+        may_be_late = marked and shape.axis.is_time
         if shape.code is not None:
-            mapped = map_records(shape, recipe.windows, good, source, late)
+            mapped = map_records(shape, recipe.windows, good, source, may_be_late)
             block, faults = mapped.block, [*faults, *mapped.faults]
         else:
             doing = f"computing blocks of {shape.stream}"
-            block = added(shape, run(recipe.sql(late), {"records": good}, doing))
+            block = added(shape, run(recipe.sql(may_be_late), {"records": good}, doing))
         taken = time.perf_counter() - started
         costs[shape.id] = Cost(good.num_rows, block.num_rows, taken)
         if block.num_rows:
