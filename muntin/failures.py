@@ -28,8 +28,8 @@ class Failures:
     def add(self, job: Job, faults: Iterable[Fault]) -> Iterator[str]:
         """Notes faults; tells of each that matters, and of the one that is too much."""
         limit = job.max_errors
-        known = self.positions.setdefault(job.name, [])
         for fault in faults:
+            known = self.positions.setdefault(job.name, [])
             if len(known) > limit and fault.position >= known[-1]:
                 continue  # the job had stopped before
             insort(known, fault.position)
@@ -52,6 +52,8 @@ class Failures:
         told = rows[FAULT].drop_null().to_pylist()
         notes = list(self.add(job, (pickle.loads(data) for data in told)))
         rows = rows.filter(pc.is_null(rows[FAULT])).drop_columns([FAULT])
+        if job.name not in self.positions:
+            return rows, notes
         windows = zip(rows[WINDOW].to_pylist(), rows[WINDOW_END].to_pylist(), strict=True)
         return rows.filter(
             pa.array([self.leaves(job, *each) for each in windows], pa.bool_())

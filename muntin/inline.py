@@ -11,6 +11,7 @@ from muntin.emission import JobWindows
 from muntin.kernel.compute import Cost, Recipe
 from muntin.kernel.finish import Due, finish, order
 from muntin.kernel.merge import Emitted, merge, without
+from muntin.kernel.python.running import without_states
 from muntin.logs.chunks import PIECE_BYTES
 from muntin.logs.records import Report, read_lane
 from muntin.logs.tail import BATCH_BYTES, Lane, Tail
@@ -54,6 +55,9 @@ class InlineCollection:
             found = finish(self._shapes[shape], self._jobs, block, due)
             if found:
                 costs[shape] = Cost(0, block.num_rows, time.perf_counter() - started)
+            if self._shapes[shape].lives_on:
+                found, states = without_states(found)
+                self._blocks[shape] = merge(self._shapes[shape], [block, *states])
             rows |= found
         ordered = {name: order(self._jobs[name], [found]) for name, found in rows.items()}
         return Answer(ordered, costs=costs)

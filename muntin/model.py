@@ -232,6 +232,11 @@ class Shape:
         """Whether blocks hold Python's objects, which no SQL can merge."""
         return self.code is not None and self.code.style != "cells"
 
+    @property
+    def lives_on(self) -> bool:
+        """Whether keys have a state that goes on after a window."""
+        return self.code is not None and self.code.style == "states"
+
     @cached_property
     def states(self) -> tuple[Cell, ...]:
         """The cells that the user's Python merges."""

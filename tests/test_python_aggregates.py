@@ -175,7 +175,7 @@ def test_aggregates_on_spark(spark: SparkSession, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "call", "message"),
     [
-        ("Fails", "broken(s, n)", "broken.add failed on {'a0': 'x', 'a1': 1}: ArithmeticError: no"),
+        ("Fails", "broken(s, n)", "broken.add failed on 'x', 1: ArithmeticError: no"),
         ("Mistyped", "broken(n)", "broken.finish failed on a state: "),
     ],
 )

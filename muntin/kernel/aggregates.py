@@ -129,9 +129,8 @@ def _state(to: Expander, call: Call) -> str:
     """An aggregate in Python; records without a value do not reach it, as with others."""
     assert call.code is not None
     fields = ", ".join(f"'a{i}': {arg}" for i, arg in enumerate(call.args))
-    value = call.args[0] if len(call.args) == 1 else f"{{{fields}}}"
     known = _both(*(f"{arg} IS NOT NULL" for arg in call.args), call.where)
-    cell = to.state(_filtered(f"list({value})", known), call.code)
+    cell = to.state(_filtered(f"list({{{fields}}})", known), call.code)
     return to.finish(f"CAST({cell} AS {returns_of(call.code)})")
 
 

@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 from muntin.kernel.consolidate import Consolidation, Relation, Way, way_of
 from muntin.kernel.engine import run
 from muntin.kernel.python.reducing import finish_windows, order_windows
+from muntin.kernel.python.running import advance
 from muntin.kernel.python.states import fault_rows, finished, with_faults
 from muntin.kernel.sessions import finish_sessions
 from muntin.kernel.statements import finish_sql, order_sql, row_names
@@ -53,6 +54,8 @@ def finish(
         return finish_sessions(shape, jobs, blocks, due.sessions)
     found: dict[str, list[pa.Table]] = {}
     mine = {name: ends for name, ends in due.ends.items() if jobs[name].shape == shape}
+    if shape.lives_on:
+        return {n: advance(jobs[n], blocks, kinds[0]) for n, kinds in mine.items() if kinds[0]}
     if shape.in_python:
         return finish_windows(shape, jobs, blocks, mine)
     asked = sorted(_asked(jobs, mine), key=lambda a: (a.spec.length, a.spec.step))

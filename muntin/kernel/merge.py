@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from muntin.kernel.engine import run
-from muntin.kernel.python.partials import merge_blocks
+from muntin.kernel.python.partials import STATE_SPEC, merge_blocks
 from muntin.kernel.python.states import merged
 from muntin.kernel.sessions import merge_sessions_sql, open_sessions
 from muntin.kernel.statements import key_group_sql, merge_sql, spec_id
@@ -88,6 +88,8 @@ def without(shape: Shape, block: pa.Table, emitted: Emitted) -> pa.Table:
         return open_sessions(shape, block, emitted.sessions)
     pane, kind = block.column("pane"), block.column("spec")
     needed = pc.and_(pc.equal(kind, 0), pc.greater_equal(pane, emitted.oldest_pane))
+    if shape.lives_on:
+        needed = pc.or_(needed, pc.equal(kind, STATE_SPEC))
     for spec, end in emitted.windows.items():
         mine = pc.equal(kind, spec_id(spec))
         needed = pc.or_(needed, mine if end is None else pc.and_(mine, pc.greater(pane, end)))

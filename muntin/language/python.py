@@ -110,6 +110,10 @@ class _Class:
     def job(self) -> Job:
         style = self._style()
         over = self._over(style)
+        if style == "updates" and self._is_windowless():
+            style = "states"
+            if len(over.windows) != 1 or over.windows[0].length != 1:
+                raise CodeError(f"every of {self._reference} is one length, as in 10 SECONDS")
         if over.gap is not None:
             raise CodeError("a job in Python has no SESSION windows; let its reducer find sessions")
         where, filtered = self._where()
@@ -197,11 +201,16 @@ class _Class:
                 raise CodeError(f"{message} '{self._stream.name}' does not have; {told}")
         return tuple(known if asked is None else asked)
 
+    def _is_windowless(self) -> bool:
+        return not self._node.args.get("windows") and getattr(self._job, "window", None) is None
+
     def _over(self, style: Style) -> Over:
         """The clauses of the statement, or else what the class says in the same words."""
         if self._node.args.get("windows"):
             return over_of(self._script, self._stream, self._node)
         window = getattr(self._job, "window", None)
+        if window is None and style == "updates":
+            window = getattr(self._job, "every", "1 SECOND")
         if window is None:
             message = "expected WINDOW and its length, or a class with the attribute window"
             raise LanguageError(message, self._script.text, int(self._node.args["end"]) + 1)

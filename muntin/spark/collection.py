@@ -22,6 +22,7 @@ from muntin.kernel.block import decode, encode
 from muntin.kernel.compute import Cost, Recipe
 from muntin.kernel.finish import Due, finish, order
 from muntin.kernel.merge import Emitted, merge, split, without
+from muntin.kernel.python.running import without_states
 from muntin.logs.records import Report, read_lane
 from muntin.logs.tail import Lane
 from muntin.model import Job, Shape, Stream
@@ -48,8 +49,10 @@ class Kept:
 class GroupAnswer:
     """What one key group has for the driver: rows of due windows, blocks to save."""
 
+    group: int = 0
     rows: Blocks = field(default_factory=dict)
     blocks: Blocks = field(default_factory=dict)
+    states: Blocks = field(default_factory=dict)
     costs: dict[str, Cost] = field(default_factory=dict)
 
 
@@ -124,8 +127,19 @@ class SparkCollection:
                 blocks.setdefault(shape, []).append(data)
             for shape, cost in group.costs.items():
                 costs[shape] = costs.get(shape, Cost()) + cost
+        self._keep_states(answers, blocks)
         ordered = {name: order(jobs[name], found) for name, found in rows.items()}
         return Answer(ordered, blocks, costs)
+
+    def _keep_states(self, answers: Sequence[GroupAnswer], blocks: dict[str, list[bytes]]) -> None:
+        """What jobs without windows know of their keys now is one more step, and is saved."""
+        changed = [(group.group, Kept(group.states)) for group in answers if group.states]
+        if changed:
+            step = self._context.parallelize(changed).partitionBy(self.groups, home)
+            self._steps.append(_merged(step, self.shapes, {}))
+        for _, kept in changed:
+            for shape, data in kept.blocks.items():
+                blocks.setdefault(shape, []).append(data)
 
     def forget(self, emitted: Mapping[str, Emitted]) -> None:
         self._emitted = dict(emitted)
@@ -209,13 +223,16 @@ def _answer(
     save: Mapping[str, Emitted] | None,
 ) -> GroupAnswer:
     """Items are in the order of steps: the last one is what has not been saved yet."""
-    answer = GroupAnswer()
+    answer = GroupAnswer(group=items[0][0] if items else 0)
     shapes = {jobs[name].shape.id: jobs[name].shape for name in (*due.ends, *due.sessions)}
     wanted = [(g, Kept({s: b for s, b in k.blocks.items() if s in shapes})) for g, k in items]
     for shape, blocks in _decoded(wanted).items():
         block = pa.concat_tables(blocks)
         started = time.perf_counter()
         rows = finish(shapes[shape], jobs, block, due)
+        if shapes[shape].lives_on:
+            rows, states = without_states(rows)
+            answer.states[shape] = encode(merge(shapes[shape], states))
         answer.costs[shape] = Cost(0, block.num_rows, time.perf_counter() - started)
         answer.rows |= {name: encode(table) for name, table in rows.items()}
     if save is not None and items:

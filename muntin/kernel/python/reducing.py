@@ -39,7 +39,7 @@ DueEnds = Mapping[str, Sequence[Sequence[int]]]
 
 
 @dataclass
-class _Found:
+class Found:
     """Pairs of windows, in any order, and what failed in them."""
 
     ends: list[int] = field(default_factory=list)
@@ -62,7 +62,7 @@ def finish_windows(
         for which, ends in enumerate(kinds):
             if ends:
                 pairs = _Windows(shape, job.windows[which], ends).pairs(block)
-                found.setdefault(name, []).append(_table(job, which, job.windows[which], pairs))
+                found.setdefault(name, []).append(table_of(job, which, job.windows[which], pairs))
     return {name: pa.concat_tables(tables) for name, tables in found.items()}
 
 
@@ -77,9 +77,9 @@ class _Windows:
         self._ends = ends
         self._job = job_of(shape.code)
         self._step = step_of(shape.code)
-        self._found = _Found()
+        self._found = Found()
 
-    def pairs(self, block: pa.Table) -> _Found:
+    def pairs(self, block: pa.Table) -> Found:
         wholes = self._wholes(block)
         if self._step.reducer_init is None and self._step.reducer_final is None:
             for end, key, values in wholes:
@@ -196,7 +196,7 @@ def started(job: Any, key: Any) -> Any:
         raise FailedCallError("init", f"key {shown(key)}", reason) from error
 
 
-def _table(job: Job, which: int, spec: WindowSpec, found: _Found) -> pa.Table:
+def table_of(job: Job, which: int, spec: WindowSpec, found: Found) -> pa.Table:
     """Rows as they go to the driver: pickled pairs while there are more steps."""
     assert job.shape.code is not None
     rows = _pickled(found) if _later_steps(job.shape.code) else _typed(job, found)
@@ -204,13 +204,13 @@ def _table(job: Job, which: int, spec: WindowSpec, found: _Found) -> pa.Table:
 
 
 def _with_faults(
-    code: Code, which: int, spec: WindowSpec, rows: pa.Table, found: _Found
+    code: Code, which: int, spec: WindowSpec, rows: pa.Table, found: Found
 ) -> pa.Table:
     both = pa.concat_tables([rows, _fault_rows(code, spec, found.faults, rows.schema)])
     return both.append_column("win", pa.array(np.full(both.num_rows, which, np.int8)))
 
 
-def _typed(job: Job, found: _Found) -> pa.Table:
+def _typed(job: Job, found: Found) -> pa.Table:
     arrays, kept, failures = columns_of(job, found.pairs)
     found.faults += [(found.ends[number], failure) for number, failure in failures]
     ends = pa.array([found.ends[number] for number in kept], pa.int64())
@@ -219,7 +219,7 @@ def _typed(job: Job, found: _Found) -> pa.Table:
     return rows.append_column("fault", pa.nulls(len(ends), pa.binary()))
 
 
-def _pickled(found: _Found) -> pa.Table:
+def _pickled(found: Found) -> pa.Table:
     pairs = pa.array([pickle.dumps(pair, 5) for pair in found.pairs], pa.binary())
     ends = pa.array(found.ends, pa.int64())
     return pa.table({"w": ends, "pair": pairs, "fault": pa.nulls(len(ends), pa.binary())})
@@ -265,7 +265,7 @@ def _chained(job: Job, steps: Sequence[Step], rows: pa.Table) -> pa.Table:
     for end, which, data in zip(*columns, strict=True):
         windows.setdefault((which, end), []).append(pickle.loads(data))
     for (which, end), found in windows.items():
-        last = _Found()
+        last = Found()
         try:
             for step in steps:
                 found = _round(step, found)

@@ -151,18 +151,18 @@ def _exchanged(table: pa.Table, cell: Cell, column: pa.Array) -> pa.Table:
     return table.set_column(table.column_names.index(cell.name), cell.name, column)
 
 
-def _add(code: Code, values: list[Any]) -> bytes:
+def _add(code: Code, values: list[dict[str, Any]]) -> bytes:
     aggregate = job_of(code)
-    given = "no value"
+    given: tuple[Any, ...] = ()
     try:
         state = aggregate.zero()
-        for value in values:
-            given = shown(value)
-            several = isinstance(value, dict) and set(value) == {f"a{i}" for i in range(len(value))}
-            state = aggregate.add(state, *(value.values() if several else [value]))
+        for fields in values:
+            args = tuple(fields.values())
+            given = args
+            state = aggregate.add(state, *args)
         return pickle.dumps(state, 5)
     except Exception as error:
-        return _failure(failed(f"{code.job}.add", given, error))
+        return _failure(failed(f"{code.job}.add", ", ".join(map(shown, given)), error))
 
 
 def merge_states(code: Code, states: Sequence[bytes]) -> bytes:

@@ -1,0 +1,155 @@
+"""Jobs without windows: states live on through batches and restarts, and update in time order."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Generator, Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from muntin.errors import LanguageError
+from muntin.inline import windows_inline
+from muntin.jobs import Incremental, Pair
+from muntin.model import Program, Result
+from muntin.program import sql, with_job
+from tests.oracle import Question, Record, Window, write_logs
+from tests.test_answers import sources
+from tests.test_python_jobs import STREAM, order, slacks
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+Rows = list[tuple[Any, ...]]
+PANE = Window(10, 10)
+
+
+class Thirds(Incremental):
+    """Tells every third value of a key, with the two before it."""
+
+    every = "10 SECONDS"
+    columns = {"k": "VARCHAR", "seen": "BIGINT", "values": "BIGINT[]"}  # noqa: RUF012
+
+    def map(self, _: None, record: Record) -> Iterator[Pair]:
+        yield record["k"], record["n"]
+
+    def init(self, key: Any) -> tuple[int, list[Any]]:
+        return 0, []
+
+    def update(
+        self, key: Any, state: tuple[int, list[Any]], value: Any
+    ) -> Generator[Pair, None, tuple[int, list[Any]]]:
+        seen, values = state
+        values.append(value)
+        if len(values) == 3:
+            yield key, (seen + 1, values)
+            values = []
+        return seen + 1, values
+
+
+def program(folder: Path, slack: int | None) -> Program:
+    late = "" if slack is None else f" SLACK {slack} SECONDS"
+    stream = sql(STREAM.format(folder=folder, slack=late))
+    return with_job(stream, "thirds", Thirds, stream="logs")
+
+
+def expected(logs: dict[str, Sequence[Record]], slack: int | None) -> Rows:
+    question = Question((), (), None, None, None, (PANE,), slack)
+    kept = [
+        (record["t"], source, number, record)
+        for source, records in logs.items()
+        for number, (record, starts) in enumerate(question._starts(PANE, records))
+        if starts
+    ]
+    rows: Rows = []
+    seen: dict[Any, list[Any]] = {}
+    for time, _, _, record in sorted(kept, key=lambda each: each[:3]):
+        mine = seen.setdefault(record["k"], [])
+        mine.append(record["n"])
+        if len(mine) % 3 == 0:
+            start = time // 10 * 10
+            rows.append((start, start + 10, record["k"], len(mine), mine[-3:]))
+    return sorted(rows, key=order_of)
+
+
+def order_of(row: tuple[Any, ...]) -> list[Any]:
+    return order(row[:4])
+
+
+def rows_of(results: Iterable[Result]) -> Rows:
+    found = [
+        (result.start // 1_000_000, result.end // 1_000_000, *row.values())
+        for result in results
+        for row in result.rows.to_pylist()
+    ]
+    return sorted(found, key=order_of)
+
+
+@settings(max_examples=80)
+@given(sources, slacks, st.integers(1, 3000), st.integers(1, 1500))
+def test_inline_equals_one_pass_in_time_order(
+    logs: dict[str, Sequence[Record]], slack: int | None, batch: int, piece: int
+) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        write_logs(Path(folder), logs)
+        leaving = windows_inline(
+            program(Path(folder), slack), pytest.fail, batch_bytes=batch, piece_bytes=piece
+        )
+        found = rows_of(result for each in leaving for result in each.results())
+    assert found == expected(logs, slack)
+
+
+@pytest.mark.usefixtures("spark")
+@settings(max_examples=10)
+@given(sources, st.sampled_from([0, 15, None]), st.integers(200, 2000), st.integers(1, 4))
+def test_spark_equals_one_pass_also_after_restarts(
+    spark: SparkSession,
+    logs: dict[str, Sequence[Record]],
+    slack: int | None,
+    batch: int,
+    stop_after: int,
+) -> None:
+    from muntin.spark.runner import Settings, SparkRun
+
+    with tempfile.TemporaryDirectory() as folder:
+        write_logs(Path(folder), logs)
+        how = Settings(Path(folder) / "state", follow=False, batch_bytes=batch)
+        results: list[Result] = []
+        for steps_at_most in (stop_after, stop_after, 10_000):
+            steps = SparkRun(program(Path(folder), slack), spark.sparkContext, how).steps()
+            for number, step in enumerate(steps):
+                results += step.emission.results()
+                if number + 1 >= steps_at_most:
+                    break
+            steps.close()  # type: ignore[attr-defined]
+    assert rows_of(results) == expected(logs, slack)
+
+
+def test_every_is_one_length(tmp_path: Path) -> None:
+    class Twice(Thirds):
+        every = "10 SECONDS EVERY 5 SECONDS"
+
+    with pytest.raises(LanguageError) as found:
+        with_job(program(tmp_path, None), "twice", Twice, stream="logs")
+    assert "is one length, as in 10 SECONDS" in str(found.value)
+
+
+def test_a_state_has_a_limit(tmp_path: Path) -> None:
+    class Hoards(Thirds):
+        max_state = 300
+
+        def update(self, key: Any, state: Any, value: Any) -> Any:
+            return state[0], [*state[1], "x" * 100]
+
+    logs: dict[str, Sequence[Record]] = {
+        "a": [{"t": t, "k": "k", "n": 1} for t in range(0, 100, 10)]
+    }
+    write_logs(tmp_path, logs)
+    both = with_job(program(tmp_path, 0), "hoards", Hoards, stream="logs")
+    notes: list[str] = []
+    found = [r.job for each in windows_inline(both, notes.append) for r in each.results()]
+    assert set(found) == {"thirds"}
+    assert notes[0].startswith("job 'hoards': state failed on key 'k': its values take ")
