@@ -10,6 +10,7 @@ from pathlib import Path
 import duckdb
 import pytest
 
+from benchmarks.python_jobs import contest, write_text
 from benchmarks.questions import QUESTIONS, Question, checksum, muntin_sql, panes_sql, windows_sql
 from benchmarks.shop import COLUMNS, FILE, Shop, write_shop
 from muntin.inline import windows_inline
@@ -84,3 +85,12 @@ def test_muntin_and_the_oracle_equal_brute_force(folder: Path, question: Questio
     answer = checksum(con, windows_sql(question, "panes"))
     assert answer == checksum(con, "SELECT * FROM found")
     assert answer.rows == len(expected)
+
+
+def test_words_are_counted_alike_by_mrjob_and_both_ways_in_python(tmp_path: Path) -> None:
+    pytest.importorskip("mrjob")
+    write_text(tmp_path / "words.txt", megabytes=0.1, vocabulary=500)
+    first, *others = (entry.counts for entry in contest(tmp_path / "words.txt").values())
+    expected = Counter((tmp_path / "words.txt").read_text().split())
+    assert first == expected
+    assert others == [first, first]

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from muntin.inline import windows_inline
 from muntin.model import Program, Result
-from muntin.program import sql, with_job
+from muntin.program import load, sql, with_job
 from tests.oracle import Question, Record, Window, write_logs
 from tests.python_jobs import JOBS
 from tests.test_answers import sources, windows
@@ -120,3 +120,51 @@ def test_spark_equals_record_by_record_also_after_a_restart(
                     break
             steps.close()  # type: ignore[attr-defined]
     assert rows_of(results) == expected(logs, over, slack)
+
+
+MODULE = """
+from helping import split
+
+class Words:
+    window = "1 MINUTE"
+
+    def mapper(self, _, line):
+        for word in split(line):
+            yield word, 1
+
+    def reducer(self, word, ones):
+        yield word, sum(ones)
+"""
+
+
+def test_modules_beside_the_sql_file_reach_workers(spark: SparkSession, tmp_path: Path) -> None:
+    from muntin.api import run_on_spark
+
+    (tmp_path / "counting.py").write_text(MODULE)
+    (tmp_path / "helping.py").write_text("def split(line):\n    return line.split()[1:]\n")
+    (tmp_path / "a.log").write_text("1 x y x\n2 y\n")
+    (tmp_path / "jobs.sql").write_text(
+        f"CREATE STREAM lines FROM '{tmp_path}/*.log' FORMAT text "
+        "TIMESTAMP CAST(split_part(line, ' ', 1) AS BIGINT);"
+        "CREATE JOB words AS PYTHON 'counting:Words' FROM lines;"
+    )
+    (result,) = run_on_spark(load(tmp_path / "jobs.sql"), tmp_path / "state", spark)
+    assert result.rows.to_pylist() == [{"key": '"x"', "value": "2"}, {"key": '"y"', "value": "2"}]
+
+
+def test_classes_defined_anywhere_reach_workers(spark: SparkSession, tmp_path: Path) -> None:
+    from muntin.api import run_on_spark
+
+    class Local:
+        window = "1 MINUTE"
+
+        def mapper(self, _: None, record: Record) -> Iterable[tuple[Any, Any]]:
+            return [({"n": record["n"]}["n"], frozenset([record["k"]]))]
+
+        def reducer(self, key: Any, values: Iterable[Any]) -> Iterable[tuple[Any, Any]]:
+            yield key, frozenset().union(*values)
+
+    write_logs(tmp_path, {"a": [{"t": 1, "k": "x", "n": 1}, {"t": 2, "k": "y", "n": 1}]})
+    local = with_job(sql(STREAM.format(folder=tmp_path, slack="")), "local", Local, stream="logs")
+    (result,) = run_on_spark(local, tmp_path / "state", spark)
+    assert result.rows.to_pylist() == [{"key": "1", "value": '["x", "y"]'}]

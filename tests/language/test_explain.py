@@ -120,3 +120,25 @@ COUNTED = """
 every cell can be removed
   bounds   from 1000 on
 """
+
+
+def test_jobs_in_python_tell_their_methods() -> None:
+    text = (
+        "CREATE STREAM clicks (ts TIMESTAMP, n INTEGER) FROM 'x' FORMAT csv TIMESTAMP ts;"
+        "CREATE JOB removed AS PYTHON 'tests.python_jobs:Removed' FROM clicks WHERE n > 0 "
+        "WINDOW 1 HOUR EVERY 10 MINUTES, 10 MINUTES;"
+    )
+    text = text.replace("n INTEGER", "n INTEGER, k VARCHAR, s VARCHAR")
+    told = explain_job(program(text).jobs["removed"])
+    assert told.startswith(
+        """\
+JOB removed on clicks
+  python   tests.python_jobs:Removed, sent to workers by value
+  methods  mapper, combiner, uncombiner, reducer
+  given    k, s, n, source
+  filter   "n" > 0
+  pane     10 minutes
+"""
+    )
+    assert "remove: panes that enter are added, those that leave removed" in told
+    assert "panes: a window is one pane" in told
