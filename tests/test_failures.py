@@ -40,6 +40,13 @@ class Raises(Words):
         yield from super().mapper(_, line)
 
 
+class Leaves(Words):
+    def mapper(self, _: None, line: str) -> Iterator[Pair]:
+        if "bad" in line:
+            raise SystemExit(3)
+        yield from super().mapper(_, line)
+
+
 class Forgives(Raises):
     max_errors = 1
 
@@ -131,6 +138,7 @@ WORDS = [(0, '"a"', "1"), (0, '"b"', "1"), (1, '"a"', "1"), (1, '"bad"', "1"), (
     ("job", "message"),
     [
         (Raises, "mapper failed on '62 bad': ValueError: no such word"),
+        (Leaves, "mapper failed on '62 bad': SystemExit: 3"),
         (NoPairs, "mapper failed on '62 bad': it yielded 'bad'; expected pairs: yield key, value"),
         (Unpicklable, "mapper failed on key 'f': its values cannot be pickled: "),
         (Reduces, "reducer failed on key 'bad': ZeroDivisionError: "),

@@ -8,6 +8,7 @@ changes nothing, because its number is already in the journal.
 
 from __future__ import annotations
 
+import logging
 import pickle
 import time
 from collections.abc import Iterable, Iterator, Sequence
@@ -32,6 +33,8 @@ from muntin.model import Column, Format, Stream
 from muntin.pipeline import Pipeline
 from muntin.spark.collection import Kept, SparkCollection, scatter
 from muntin.spark.journal import Journal
+
+_log = logging.getLogger("muntin")
 
 
 @dataclass
@@ -68,7 +71,8 @@ def attach(
     if not jobs:
         raise InputError(f"the text defines no job on stream '{stream}'")
     if any(not axis.is_time for job in jobs for axis in job.shape.axes):
-        raise InputError("rows of a DataFrame have no order to count them by; use windows of time")
+        message = "rows of a DataFrame have no order to count them by, or to update states in"
+        raise InputError(f"{message}; use windows of time")
     collection = SparkCollection(frame.sparkSession.sparkContext, program.streams[stream], jobs)
     journal = Journal(state, described, jobs, collection)
     handler = _Handler(
@@ -106,8 +110,10 @@ class _Handler:
         if batch <= self._journal.batch:
             return
         now = time.time()
-        self._pipeline.take(self._collection.keep_frame(self._computed(frame)), now)
+        notes = self._pipeline.take(self._collection.keep_frame(self._computed(frame)), now)
         emission = self._pipeline.emit(now, final=False, save=True)
+        for note in (*notes, *emission.notes):
+            _log.warning(note)
         self._journal.commit(batch, emission)
 
     def _computed(self, frame: DataFrame) -> DataFrame:

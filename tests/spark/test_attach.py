@@ -89,3 +89,51 @@ def test_wrong_frames_are_refused(spark: SparkSession, tmp_path: Path) -> None:
         mt.attach(rate, JOBS, stream="shop", timestamp="timestamp", source="host", state=tmp_path)
     with pytest.raises(mt.LanguageError, match="nothing is defined"):
         mt.attach(rate, "-- nothing", stream="shop", timestamp="timestamp", state=tmp_path)
+
+
+CLASSES = """
+class Totals:
+    columns = {"product": "VARCHAR", "clicks": "BIGINT"}
+
+    def mapper(self, _, record):
+        yield record["product"], record["clicks"]
+
+    def reducer(self, product, clicks):
+        yield product, sum(clicks)
+
+
+class Fails(Totals):
+    def mapper(self, _, record):
+        raise LookupError(record["product"])
+"""
+
+
+def test_jobs_in_python_run_on_frames_and_fail_alone(
+    spark: SparkSession,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    (tmp_path / "attached_jobs.py").write_text(CLASSES)
+    monkeypatch.syspath_prepend(tmp_path)
+    write(tmp_path / "in", "1.json", [("2026-01-01T12:00:05Z", "a", 2, "1.10"),
+                                      ("2026-01-01T12:00:50Z", "a", 3, "2.20")])  # fmt: skip
+    write(tmp_path / "in", "2.json", [("2026-01-01T12:01:30Z", "b", 11, "5.00")])
+    frame = spark.readStream.schema(SCHEMA).option("maxFilesPerTrigger", 1)
+    jobs = (
+        "CREATE JOB totals AS PYTHON 'attached_jobs:Totals' FROM shop WINDOW 1 MINUTE;"
+        "CREATE JOB fails AS PYTHON 'attached_jobs:Fails' FROM shop WINDOW 1 MINUTE;"
+    )
+    state = tmp_path / "state"
+    query = mt.attach(
+        frame.json(str(tmp_path / "in")), jobs, stream="shop", timestamp="at", state=state
+    )
+    try:
+        query.processAllAvailable()
+    finally:
+        query.stop()
+    (row,) = mt.results("totals", state).to_pylist()
+    assert (row["product"], row["clicks"]) == ("a", 5)
+    assert mt.results("fails", state).num_rows == 0
+    assert "job 'fails': mapper failed on {" in caplog.text
+    assert "LookupError: a" in caplog.text

@@ -19,6 +19,7 @@ from muntin.kernel.python.code import job_of, new_job
 from muntin.kernel.python.keys import decode_key, encoded, group_key
 from muntin.kernel.python.partials import Row, block_of, combined, packed, step_of
 from muntin.kernel.python.steps import (
+    CAUGHT,
     FailedCallError,
     Method,
     Step,
@@ -155,7 +156,7 @@ class _Mapper:
             except FailedCallError as error:
                 self._fail(error, stretch)
                 continue
-            except Exception as error:
+            except CAUGHT as error:
                 self._fail(failed(name, shown(record), error), stretch)
                 continue
             for key, value in pairs:
@@ -218,7 +219,7 @@ def batch_of(
     given = f"a batch of {rows.num_rows:,} records"
     try:
         found = mapper(rows.select(list(takes)))
-    except Exception as error:
+    except CAUGHT as error:
         raise failed("map_batches", given, error) from error
     if not isinstance(found, pa.Table) or not {"key", "value"} <= set(found.column_names):
         what = f"a table with {found.column_names}" if isinstance(found, pa.Table) else shown(found)

@@ -21,6 +21,7 @@ from muntin.kernel.python.mapping import fault_of
 from muntin.kernel.python.partials import check_size, rows_of, step_of, unpacked
 from muntin.kernel.python.results import columns_of, output_schema
 from muntin.kernel.python.steps import (
+    CAUGHT,
     FailedCallError,
     Pair,
     Step,
@@ -191,7 +192,7 @@ def removes_panes(shape: Shape, spec: WindowSpec) -> bool:
 def started(job: Any, key: Any) -> Any:
     try:
         return job.init(key)
-    except Exception as error:
+    except CAUGHT as error:
         reason = f"{type(error).__name__}: {error}"
         raise FailedCallError("init", f"key {shown(key)}", reason) from error
 

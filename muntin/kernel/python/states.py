@@ -17,7 +17,7 @@ from muntin.kernel.python.code import job_of
 from muntin.kernel.python.keys import encode_key
 from muntin.kernel.python.mapping import fault_of
 from muntin.kernel.python.results import output_schema
-from muntin.kernel.python.steps import FailedCallError, failed, shown
+from muntin.kernel.python.steps import CAUGHT, FailedCallError, failed, shown
 from muntin.kernel.statements import FAULT, WINDOW, WINDOW_END, cells_of, row_names
 from muntin.model import Cell, Code, Fault, Job, Merge, Shape
 from muntin.windows.sliding import Part, by_removing
@@ -161,7 +161,7 @@ def _add(code: Code, values: list[dict[str, Any]]) -> bytes:
             given = args
             state = aggregate.add(state, *args)
         return pickle.dumps(state, 5)
-    except Exception as error:
+    except CAUGHT as error:
         return _failure(failed(f"{code.job}.add", ", ".join(map(shown, given)), error))
 
 
@@ -174,7 +174,7 @@ def merge_states(code: Code, states: Sequence[bytes]) -> bytes:
         for state in states[1:]:
             whole = job_of(code).merge(whole, pickle.loads(state))
         data = pickle.dumps(whole, 5)
-    except Exception as error:
+    except CAUGHT as error:
         return _failure(failed(f"{code.job}.merge", "two states", error))
     return data if len(data) <= code.max_state else _failure(_too_large(code, data))
 
@@ -184,7 +184,7 @@ def _remove(code: Code, whole: bytes, part: bytes) -> bytes:
         return whole  # of a window before; what comes after it does not leave
     try:
         return pickle.dumps(job_of(code).remove(pickle.loads(whole), pickle.loads(part)), 5)
-    except Exception as error:
+    except CAUGHT as error:
         return _failure(failed(f"{code.job}.remove", "two states", error))
 
 
@@ -196,7 +196,7 @@ def _finish(code: Code, data: bytes, kind: pa.DataType) -> Any:
         raise _too_large(code, data)
     try:
         return pa.scalar(job_of(code).finish(pickle.loads(data)), kind).as_py()
-    except Exception as error:
+    except CAUGHT as error:
         raise failed(f"{code.job}.finish", "a state", error) from error
 
 

@@ -16,6 +16,7 @@ from muntin.kernel.python.keys import encode_key
 
 Pair = tuple[Any, Any]
 Method = Callable[..., Iterable[Pair] | None]
+CAUGHT = (Exception, SystemExit)  # a job that asks to leave must not take others with it
 _SHOWN = 200  # characters of a record in a message
 _METHODS = ("mapper", "mapper_init", "mapper_final", "combiner", "reducer", "reducer_init",
             "reducer_final")  # fmt: skip
@@ -104,7 +105,7 @@ def called(name: str, given: str, method: Method, *args: Any) -> list[Pair]:
         return [] if found is None else checked(name, given, list(found))
     except FailedCallError:
         raise
-    except Exception as error:
+    except CAUGHT as error:
         raise failed(name, given, error) from error
 
 
@@ -131,7 +132,7 @@ def updated(method: Callable[..., Any], key: Any, state: Any, value: Any) -> tup
                 return end.value, checked("update", given, pairs)
     except FailedCallError:
         raise
-    except Exception as error:
+    except CAUGHT as error:
         raise failed("update", given, error) from error
 
 
