@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from muntin.emission import JobWindows
 from muntin.kernel.compute import Cost, Recipe
-from muntin.kernel.finish import Due, finish, order
+from muntin.kernel.finish import Due, completed, due_kinds, finish, order
 from muntin.kernel.merge import Emitted, merge, without
 from muntin.kernel.python.running import without_states
 from muntin.logs.chunks import PIECE_BYTES
@@ -18,6 +18,7 @@ from muntin.logs.tail import BATCH_BYTES, Lane, Tail
 from muntin.model import Job, Program, Result, Stream
 from muntin.pipeline import Answer, Pipeline
 from muntin.windows.choice import Sharing
+from muntin.windows.shelf import Shelf
 
 
 def ignore(_: object) -> None:
@@ -33,6 +34,7 @@ class InlineCollection:
         self._jobs = {job.name: job for job in jobs}
         self._shapes = {job.shape.id: job.shape for job in jobs}
         self._blocks: dict[str, pa.Table] = {}
+        self._shelf: Shelf[pa.Table] = Shelf()
 
     def read(
         self, lanes: Sequence[Lane], recipes: Sequence[Recipe], slack_us: int | None
@@ -45,14 +47,19 @@ class InlineCollection:
             for shape, block in blocks.items():
                 found.setdefault(shape, []).append(block)
         self._blocks = {shape: merge(self._shapes[shape], b) for shape, b in found.items()}
+        self._shelf.drop_touched(self._shapes, [t for report in reports for t in report.tallies])
         return reports
 
     def answer(self, due: Due, save: object = None) -> Answer:
         rows: dict[str, pa.Table] = {}
         costs: dict[str, Cost] = {}
+        useful = self._shelf.useful(due_kinds(self._jobs, due))
         for shape, block in self._blocks.items():
             started = time.perf_counter()
-            found = finish(self._shapes[shape], self._jobs, block, due)
+            made = [(c.spec, c.rows) for c in useful if c.shape == shape]
+            known = len(made)
+            found = finish(self._shapes[shape], self._jobs, block, due, made)
+            self._shelf.put(completed(shape, made[known:]) if due.more else ())
             if found:
                 costs[shape] = Cost(0, block.num_rows, time.perf_counter() - started)
             if self._shapes[shape].lives_on:
@@ -63,6 +70,7 @@ class InlineCollection:
         return Answer(ordered, costs=costs)
 
     def forget(self, emitted: Mapping[str, Emitted]) -> None:
+        self._shelf.drop_before({shape: e.oldest_pane for shape, e in emitted.items()})
         for shape, block in self._blocks.items():
             self._blocks[shape] = without(self._shapes[shape], block, emitted[shape])
 

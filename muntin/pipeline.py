@@ -187,7 +187,8 @@ class Pipeline:
         for source in self.progress.sources.values():
             source.heard_at = now if source.heard_at is None else source.heard_at
         axes = {shape.axis.column for shape in self._shapes.values()}
-        due = self.due({axis: self._horizon(axis, behind, now, final) for axis in axes})
+        horizons = {axis: self._horizon(axis, behind, now, final) for axis in axes}
+        due = self.due(horizons, more=not final)
         if not due and not save:
             return Emission()
         self._note_emitted(due)
@@ -266,7 +267,7 @@ class Pipeline:
         passed = sum(1 for r in reached if not self._follow or (r is not None and r >= end))
         return Score(passed, len(reached))
 
-    def due(self, horizons: Mapping[str, int | None]) -> Due:
+    def due(self, horizons: Mapping[str, int | None], more: bool = True) -> Due:
         """Windows not yet emitted that end at or before the horizon and hold records."""
         ends: dict[str, list[list[int]]] = {}
         over: dict[str, tuple[int, int]] = {}
@@ -283,7 +284,7 @@ class Pipeline:
             found = [self._ends(job, spec, panes, horizon) for spec in job.windows]
             if any(found):
                 ends[name] = found
-        return Due(ends, over)
+        return Due(ends, over, more)
 
     def _ends(self, job: Job, spec: WindowSpec, panes: list[int], horizon: int) -> list[int]:
         ends = spec.ends(panes, self._emitted(job, spec), horizon // spec.pane)

@@ -99,6 +99,8 @@ class Consolidation:
     blocks: pa.Table
     merges: Merges = field(default_factory=Merges)
     dense: bool = True  # whether matrices may be used where they fit
+    made: list[tuple[WindowSpec, pa.Table]] = field(default_factory=list)
+    """Complete windows that larger ones may be made of; grows as windows are made."""
 
     def __post_init__(self) -> None:
         in_panes = pc.equal(self.blocks.column("spec"), 0)
@@ -107,7 +109,6 @@ class Consolidation:
         self._others = self.blocks.filter(alone)
         self._panes = self.blocks.filter(on_time) if self._others.num_rows else self.blocks
         self._pieces: Pieces | None = None
-        self._made: list[tuple[WindowSpec, pa.Table]] = []
 
     def windows(
         self, spec: WindowSpec, ends: Sequence[int], again: bool, way: Way | None = None
@@ -156,7 +157,7 @@ class Consolidation:
     def _shared(self, spec: WindowSpec, ends: Sequence[int], doing: str) -> Relation:
         if self._pieces is None:
             self._pieces = Pieces.of_panes(_counts(self._panes.column("pane")))
-            for number, (made, table) in enumerate(self._made):
+            for number, (made, table) in enumerate(self.made):
                 self._pieces.add(_pieces_of(number, made, table))
         chosen = covers(self._pieces, spec, ends)
         self.merges.windows += len(chosen)
@@ -165,7 +166,7 @@ class Consolidation:
         sources = [_as_pieces(-1, self._panes, "pane", 1)] if -1 in used or not used else []
         sources += [
             _as_pieces(number, table, "w", 0)
-            for number, (_, table) in enumerate(self._made)
+            for number, (_, table) in enumerate(self.made)
             if number in used
         ]
         tables = {"pieces": pa.concat_tables(sources), "parts": _mapping(chosen)}
@@ -173,8 +174,8 @@ class Consolidation:
 
     def _remember(self, spec: WindowSpec, table: pa.Table) -> None:
         if self._pieces is not None:
-            self._pieces.add(_pieces_of(len(self._made), spec, table))
-        self._made.append((spec, table))
+            self._pieces.add(_pieces_of(len(self.made), spec, table))
+        self.made.append((spec, table))
 
     def _with_others(self, spec: WindowSpec, ends: Sequence[int], base: Relation) -> Relation:
         others = self._others

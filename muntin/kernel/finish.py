@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -17,6 +17,7 @@ from muntin.kernel.python.states import fault_rows, finished, with_faults
 from muntin.kernel.sessions import finish_sessions
 from muntin.kernel.statements import finish_sql, order_sql, row_names
 from muntin.model import Job, Shape
+from muntin.windows.shelf import Complete
 from muntin.windows.spec import WindowSpec
 
 # Partials times windows that one statement may hold at once; bounds memory, not answers.
@@ -28,10 +29,14 @@ DueEnds = Mapping[str, Sequence[Ends]]  # job -> ends of its due windows, one li
 
 @dataclass(frozen=True)
 class Due:
-    """Windows to finish now, by job; of sessions, those that end in `(after, upto]`."""
+    """Windows to finish now, by job; of sessions, those that end in `(after, upto]`.
+
+    `more` says that others will come, which may be made of these.
+    """
 
     ends: DueEnds = field(default_factory=dict)
     sessions: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+    more: bool = False
 
     def __bool__(self) -> bool:
         return bool(self.ends or self.sessions)
@@ -46,10 +51,27 @@ class _Asked:
     jobs: tuple[tuple[str, int, Ends], ...]
 
 
+def due_kinds(jobs: Mapping[str, Job], due: Due) -> dict[str, list[WindowSpec]]:
+    """The kinds of windows that are due, by shape."""
+    found: dict[str, list[WindowSpec]] = {}
+    for name, kinds in due.ends.items():
+        specs = zip(jobs[name].windows, kinds, strict=True)
+        found.setdefault(jobs[name].shape.id, []).extend(spec for spec, ends in specs if ends)
+    return found
+
+
 def finish(
-    shape: Shape, jobs: Mapping[str, Job], blocks: pa.Table, due: Due
+    shape: Shape,
+    jobs: Mapping[str, Job],
+    blocks: pa.Table,
+    due: Due,
+    made: list[tuple[WindowSpec, pa.Table]] | None = None,
 ) -> dict[str, pa.Table]:
-    """Rows of a shape's due windows from one key group, not yet ordered across key groups."""
+    """Rows of a shape's due windows from one key group, not yet ordered across key groups.
+
+    `made` are complete windows from before, of which larger ones may be made; those that are
+    complete now and may be of use later are added to them.
+    """
     if shape.gap is not None:
         return finish_sessions(shape, jobs, blocks, due.sessions)
     found: dict[str, list[pa.Table]] = {}
@@ -59,10 +81,12 @@ def finish(
     if shape.in_python:
         return finish_windows(shape, jobs, blocks, mine)
     asked = sorted(_asked(jobs, mine), key=lambda a: (a.spec.length, a.spec.step))
-    consolidation = Consolidation(shape, blocks)
+    consolidation = Consolidation(shape, blocks, made=made if made is not None else [])
+    longest = max(w.length for j in jobs.values() if j.shape == shape for w in j.windows)
     for number, each in enumerate(asked):
         larger = asked[number + 1 :]
         again = any(way_of(shape, a.spec, len(a.ends)) is Way.SHARE for a in larger)
+        again = again or (due.more and made is not None and each.spec.length < longest)
         slices = [each.ends] if again else _slices(shape, blocks, each.spec, each.ends)
         for ends in slices:
             windows = consolidation.windows(each.spec, ends, again)
@@ -73,6 +97,16 @@ def finish(
                 which_one = pa.array(np.full(rows.num_rows, which, np.int8))
                 found.setdefault(name, []).append(rows.append_column("win", which_one))
     return {name: pa.concat_tables(rows) for name, rows in found.items()}
+
+
+def completed(
+    shape: str, made: Iterable[tuple[WindowSpec, pa.Table]], group: int = 0
+) -> Iterator[Complete[pa.Table]]:
+    """Windows that were made just now, as they are kept for larger ones."""
+    for spec, table in made:
+        if table.num_rows:
+            bounds = pc.min_max(table["w"]).as_py()
+            yield Complete(shape, spec, bounds["min"], bounds["max"], table, group)
 
 
 def _rows(job: Job, windows: Relation) -> pa.Table:

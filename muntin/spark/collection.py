@@ -20,13 +20,15 @@ from pyspark.sql import DataFrame
 from muntin.errors import MuntinError
 from muntin.kernel.block import decode, encode
 from muntin.kernel.compute import Cost, Recipe
-from muntin.kernel.finish import Due, finish, order
+from muntin.kernel.finish import Due, completed, due_kinds, finish, order
 from muntin.kernel.merge import Emitted, merge, split, without
 from muntin.kernel.python.running import without_states
 from muntin.logs.records import Report, read_lane
 from muntin.logs.tail import Lane
 from muntin.model import Job, Shape, Stream
 from muntin.pipeline import Answer
+from muntin.windows.shelf import Complete, Shelf
+from muntin.windows.spec import WindowSpec
 
 STEPS_AT_MOST = 12
 _TASKS_PER_CORE = 4
@@ -43,6 +45,7 @@ class Kept:
     blocks: Blocks = field(default_factory=dict)
     reports: list[Report] = field(default_factory=list)
     errors: list[MuntinError] = field(default_factory=list)
+    complete: list[Complete[bytes]] = field(default_factory=list)
 
 
 @dataclass
@@ -54,6 +57,7 @@ class GroupAnswer:
     blocks: Blocks = field(default_factory=dict)
     states: Blocks = field(default_factory=dict)
     costs: dict[str, Cost] = field(default_factory=dict)
+    complete: list[Complete[bytes]] = field(default_factory=list)
 
 
 Step = RDD[tuple[int, Kept]]
@@ -73,6 +77,7 @@ class SparkCollection:
         self.groups = context.defaultParallelism
         self._steps: list[Step] = []
         self._emitted: dict[str, Emitted] = {}
+        self._shelf: Shelf[bytes] = Shelf()
 
     def read(
         self, lanes: Sequence[Lane], recipes: Sequence[Recipe], slack_us: int | None
@@ -101,7 +106,9 @@ class SparkCollection:
         for _, errors in told:
             if errors:
                 raise errors[0]
-        return [report for reports, _ in told for report in reports]
+        found = [report for reports, _ in told for report in reports]
+        self._shelf.drop_touched(self.shapes, [t for report in found for t in report.tallies])
+        return found
 
     def keep_frame(self, computed: DataFrame) -> list[Report]:
         """The same for a frame of (group, pickled blocks)."""
@@ -115,8 +122,10 @@ class SparkCollection:
         def answer(items: Iterable[tuple[int, Kept]]) -> Iterator[GroupAnswer]:
             yield _answer(jobs, list(items), due, save)
 
-        steps = self._steps if due else self._steps[-1:]
+        steps = [*self._complete(due), *self._steps] if due else self._steps[-1:]
         answers = self._union(steps).mapPartitions(answer).collect()
+        for group in answers:
+            self._shelf.put(group.complete)
         rows: dict[str, list[pa.Table]] = {}
         blocks: dict[str, list[bytes]] = {}
         costs: dict[str, Cost] = {}
@@ -131,6 +140,14 @@ class SparkCollection:
         ordered = {name: order(jobs[name], found) for name, found in rows.items()}
         return Answer(ordered, blocks, costs)
 
+    def _complete(self, due: Due) -> list[Step]:
+        """Complete windows that due ones may be made of, as one more step before the others."""
+        by_group: dict[int, list[Complete[bytes]]] = {}
+        for complete in self._shelf.useful(due_kinds(self._jobs, due)):
+            by_group.setdefault(complete.group, []).append(complete)
+        items = [(group, Kept(complete=found)) for group, found in by_group.items()]
+        return [self._context.parallelize(items).partitionBy(self.groups, home)] if items else []
+
     def _keep_states(self, answers: Sequence[GroupAnswer], blocks: dict[str, list[bytes]]) -> None:
         """What jobs without windows know of their keys now is one more step, and is saved."""
         changed = [(group.group, Kept(group.states)) for group in answers if group.states]
@@ -143,6 +160,7 @@ class SparkCollection:
 
     def forget(self, emitted: Mapping[str, Emitted]) -> None:
         self._emitted = dict(emitted)
+        self._shelf.drop_before({shape: e.oldest_pane for shape, e in emitted.items()})
 
     def compact(self) -> None:
         """Merges all steps into one, without what no window needs any more."""
@@ -229,7 +247,11 @@ def _answer(
     for shape, blocks in _decoded(wanted).items():
         block = pa.concat_tables(blocks)
         started = time.perf_counter()
-        rows = finish(shapes[shape], jobs, block, due)
+        made = _made(shape, items)
+        known = len(made)
+        rows = finish(shapes[shape], jobs, block, due, made)
+        if due.more:
+            answer.complete += _encoded(completed(shape, made[known:], answer.group))
         if shapes[shape].lives_on:
             rows, states = without_states(rows)
             answer.states[shape] = encode(merge(shapes[shape], states))
@@ -239,6 +261,20 @@ def _answer(
         every = {job.shape.id: job.shape for job in jobs.values()}
         answer.blocks = dict(_unsaved(every, *items[-1], save))
     return answer
+
+
+def _made(shape: str, items: Sequence[tuple[int, Kept]]) -> list[tuple[WindowSpec, pa.Table]]:
+    return [
+        (c.spec, decode(c.rows, f"complete windows of shape {shape}"))
+        for _, kept in items
+        for c in kept.complete
+        if c.shape == shape
+    ]
+
+
+def _encoded(found: Iterable[Complete[pa.Table]]) -> Iterator[Complete[bytes]]:
+    for c in found:
+        yield Complete(c.shape, c.spec, c.first_end, c.last_end, encode(c.rows), c.group)
 
 
 def _unsaved(

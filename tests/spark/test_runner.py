@@ -337,3 +337,28 @@ def test_results_that_change_their_type_are_refused(spark: SparkSession, tmp_pat
     with pytest.raises(mt.StateError, match="column 'n' of job 'sums' is now double"):
         next(run.steps())
     assert stored(tmp_path) == [(0, "a", 1, 1)]
+
+
+def test_larger_windows_have_what_came_too_late_for_smaller_ones(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """web-2 is silent while the first ten seconds leave, and then speaks of them after all."""
+    several = STREAM.replace("WINDOW 10 SECONDS", "WINDOW 10 SECONDS, 20 SECONDS, 40 SECONDS")
+    monkeypatch.setitem(globals(), "STREAM", several)
+    logs = tmp_path / "logs"
+    write(logs, "web-1", (3, "a", 1))
+    write(logs, "web-2", (2, "a", 2))
+    follower = Follower(spark, tmp_path)
+    follower.step()
+    follower.now += 40
+    write(logs, "web-1", (15, "a", 4))
+    assert follower.step() == [(0, "a", 3)]
+    write(logs, "web-2", (4, "a", 100))  # late for the first window alone
+    write(logs, "web-1", (25, "a", 8))
+    follower.step()
+    write(logs, "web-2", (26, "a", 16))
+    assert follower.step() == [(10, "a", 4), (0, "a", 107)]
+    write(logs, "web-1", (45, "a", 32))
+    write(logs, "web-2", (45, "a", 64))
+    left = follower.step()
+    assert (0, "a", 131) in left

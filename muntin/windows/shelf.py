@@ -1,0 +1,67 @@
+"""Complete windows that are kept because larger ones, not due yet, may be made of them.
+
+They are a cache: what is missing is merged from panes again. Their rows are those that were on
+time for every window; a row of that kind that comes later, from a source that was silent for
+long, makes the windows it belongs to incomplete, and they are dropped.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Generic, TypeVar
+
+from muntin.model import Shape, Tally
+from muntin.windows.spec import WindowSpec
+
+Rows = TypeVar("Rows")
+
+
+@dataclass(frozen=True)
+class Complete(Generic[Rows]):
+    """Windows of one kind that left together, in one key group."""
+
+    shape: str
+    spec: WindowSpec
+    first_end: int
+    last_end: int
+    rows: Rows
+    group: int = 0
+
+
+@dataclass
+class Shelf(Generic[Rows]):
+    complete: list[Complete[Rows]] = field(default_factory=list)
+
+    def put(self, found: Iterable[Complete[Rows]]) -> None:
+        self.complete += found
+
+    def useful(self, due: Mapping[str, Iterable[WindowSpec]]) -> list[Complete[Rows]]:
+        """Those that lie inside windows of a larger kind that are due, by shape."""
+        longest = {
+            shape: max((spec.length for spec in specs), default=0) for shape, specs in due.items()
+        }
+        return [c for c in self.complete if c.spec.length < longest.get(c.shape, 0)]
+
+    def drop_touched(self, shapes: Mapping[str, Shape], tallies: Iterable[Tally]) -> None:
+        """Drops windows that hold a pane into which records on time came just now."""
+        if not self.complete:
+            return
+        first: dict[tuple[str, int], int] = {}
+        for tally in tallies:
+            if tally.records and tally.not_before is None:
+                grid = tally.axis, tally.size
+                first[grid] = min(first.get(grid, tally.pane), tally.pane)
+        self.complete = [
+            c for c in self.complete if c.last_end <= first.get(_grid(shapes[c.shape]), c.last_end)
+        ]
+
+    def drop_before(self, oldest: Mapping[str, int]) -> None:
+        """Drops windows of which a part lies before any window still to come, by shape."""
+        self.complete = [
+            c for c in self.complete if c.last_end - c.spec.length >= oldest.get(c.shape, 0)
+        ]
+
+
+def _grid(shape: Shape) -> tuple[str, int]:
+    return shape.axis.column, shape.pane
