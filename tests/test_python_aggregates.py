@@ -86,7 +86,7 @@ def text(folder: Path, over: Sequence[Window], slack: int | None, extra: str) ->
     late = "" if slack is None else f" SLACK {slack} SECONDS"
     return (
         STREAM.format(folder=folder, slack=late)
-        + "CREATE AGGREGATE second AS PYTHON 'tests.test_python_aggregates:Second';"
+        + "CREATE AGGREGATE runner_up AS PYTHON 'tests.test_python_aggregates:Second';"
         + "CREATE AGGREGATE weighted AS PYTHON 'tests.test_python_aggregates:Weighted';"
         + f"CREATE JOB job AS SELECT k, weighted(s, n) FILTER (WHERE n < 5) AS w{extra} FROM logs "
         + f"GROUP BY k WINDOW {', '.join(window.muntin() for window in over)}"
@@ -115,7 +115,7 @@ def answer(records: list[Record], extra: str) -> Rows:
     sources,
     windows,
     slacks,
-    st.sampled_from(["", ", second(n) AS second, count(*) AS records"]),
+    st.sampled_from(["", ", runner_up(n) AS second, count(*) AS records"]),
     st.integers(1, 3000),
     st.integers(1, 1500),
 )
@@ -163,7 +163,7 @@ def test_aggregates_on_spark(spark: SparkSession, tmp_path: Path) -> None:
     }
     write_logs(tmp_path, logs)
     over = [Window(60, 10), Window(20, 20)]
-    extra = ", second(n) AS second, count(*) AS records"
+    extra = ", runner_up(n) AS second, count(*) AS records"
     program = sql(text(tmp_path, over, None, extra))
     found: Rows = []
     for result in run_on_spark(program, tmp_path / "state", spark):
@@ -201,7 +201,10 @@ def test_a_failing_aggregate_stops_its_job_alone(
     [
         ("CREATE AGGREGATE a AS PYTHON 'tests.test_python_aggregates:Half'", "has no add; an"),
         ("CREATE AGGREGATE a AS PYTHON 'tests.test_python_aggregates:No'", "has no 'No'"),
-        ("CREATE AGGREGATE sum AS PYTHON 'tests.test_python_aggregates:Second'", "already an"),
+        (
+            "CREATE AGGREGATE sum AS PYTHON 'tests.test_python_aggregates:Second'",
+            "already a function",
+        ),
         ("CREATE AGGREGATE a AS SQL", "expected AS PYTHON 'module:object'"),
         (
             "CREATE AGGREGATE a AS PYTHON 'tests.test_python_aggregates:Second';"

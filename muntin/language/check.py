@@ -13,7 +13,7 @@ import duckdb
 from sqlglot import exp
 
 from muntin.errors import LanguageError
-from muntin.kernel.engine import aggregate_names, describe, quote
+from muntin.kernel.engine import describe, is_function, quote
 from muntin.language import dialect
 from muntin.language.calls import PYTHON, check_one_record
 from muntin.language.messages import nearest, reason
@@ -188,6 +188,7 @@ class _Checker:
 
     def _job(self, node: exp.Expr) -> None:
         name = self._new_name(node, "job", self.jobs)
+        self._mark_aggregates(node)
         table = table_of(self.script, node.args["query"])
         stream = _found(table.name, self.streams)
         if stream is None:
@@ -196,14 +197,13 @@ class _Checker:
         if node.args.get("code"):
             self.jobs[name] = python_job(self.script, self.streams[stream], name, node, self.python)
             return
-        self._mark_aggregates(node)
         over = over_of(self.script, self.streams[stream], node)
         self.jobs[name] = job_of(self.script, self.streams[stream], name, node.args["query"], over)
 
     def _aggregate(self, node: exp.Expr) -> None:
         name = self._new_name(node, "aggregate", self.aggregates).lower()
-        if name in aggregate_names():
-            raise self.script.error(f"there is already an aggregate named '{name}'", node.this)
+        if is_function(name):
+            raise self.script.error(f"there is already a function named '{name}'", node.this)
         self.aggregates[name] = aggregate_code(self.script, name, node.args["code"], self.python)
 
     def _mark_aggregates(self, job: exp.Expr) -> None:
@@ -212,7 +212,9 @@ class _Checker:
             code = self.aggregates.get(call.name.lower())
             if code is not None:
                 call.meta[PYTHON] = code
-            if code is not None and any(kind.args.get("gap") for kind in job.args["windows"] or ()):
+            if code is not None and any(
+                kind.args.get("gap") for kind in job.args.get("windows") or ()
+            ):
                 message = "an aggregate in Python cannot be used over sessions"
                 raise self.script.error(message, call)
 

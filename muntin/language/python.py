@@ -110,6 +110,10 @@ class _Class:
     def job(self) -> Job:
         style = self._style()
         over = self._over(style)
+        if self._stream.spans is not None and over.axis.is_time:
+            raise CodeError(
+                "jobs in Python count moments; declare the stream's spans BY START or BY END"
+            )
         if style == "updates" and self._is_windowless():
             style = "states"
             if len(over.windows) != 1 or over.windows[0].length != 1:

@@ -13,7 +13,7 @@ from sqlglot import exp
 from muntin.kernel.aggregates import stored
 from muntin.kernel.compute import Recipe
 from muntin.kernel.engine import describe, function_names, is_function
-from muntin.language.calls import aggregates_in, is_aggregate
+from muntin.language.calls import PYTHON, aggregates_in, is_aggregate
 from muntin.language.grouped import Groups
 from muntin.language.messages import nearest, reason
 from muntin.language.over import Over
@@ -60,7 +60,7 @@ def _meaningless(node: exp.Expr) -> str | None:
     if isinstance(node, exp.Tuple) and not node.expressions:
         return "expected an expression between '(' and ')'"
     called = isinstance(node, exp.Anonymous) and not isinstance(node.parent, exp.WithinGroup)
-    if called and not is_function(node.name.lower()):
+    if called and PYTHON not in node.meta and not is_function(node.name.lower()):
         return f"unknown function '{node.name}'; {nearest(node.name, function_names(), '')}"
     return None
 
