@@ -270,3 +270,11 @@ def test_failures_on_spark_survive_a_restart(
                 rows[result.job] = rows.get(result.job, 0) + result.rows.num_rows
     assert len([note for note in notes if "failed" in note]) == 1
     assert rows == {"good": 7, "bad": 2}
+
+
+def test_spans_are_refused() -> None:
+    text = (
+        "CREATE STREAM calls (a BIGINT, b BIGINT) FROM 'x' FORMAT json TIMESTAMP a TO b BY TOUCH;"
+        "CREATE JOB j AS PYTHON 'tests.test_failures:Words' FROM calls"
+    )
+    refused("jobs in Python count moments; declare the stream's spans BY", lambda: sql(text))
