@@ -34,6 +34,7 @@ class Question:
 QUESTIONS = {
     "tumbling": Question("tumbling", MINUTE_US // 2, MINUTE_US // 2, store="video_games"),
     "sliding": Question("sliding", 60 * MINUTE_US, MINUTE_US, top=10),
+    "overlap": Question("overlap", 60 * MINUTE_US, MINUTE_US // 60, top=10),
 }
 
 

@@ -16,6 +16,7 @@ from typing import Protocol
 
 import pyarrow as pa
 
+from muntin.chooser import Chooser
 from muntin.emission import Emission, JobWindows, Kind, sessions
 from muntin.errors import InputError
 from muntin.failures import Failures
@@ -25,7 +26,7 @@ from muntin.kernel.merge import Emitted
 from muntin.logs.records import Report
 from muntin.logs.tail import Batch, Lane
 from muntin.model import TIME, Job, Score, Shape, Stream
-from muntin.windows.choice import Choice, Measured, Sharing, choose
+from muntin.windows.choice import Choice, Sharing
 from muntin.windows.ledger import Ledger
 from muntin.windows.spec import WindowSpec
 
@@ -110,9 +111,7 @@ class Pipeline:
         self._follow = follow
         self._idle_seconds = idle_seconds
         self._shapes = {job.shape.id: job.shape for job in jobs}
-        self._sharing = sharing
-        self._windows = {recipe.shape.id: recipe.windows for recipe in recipes_of(jobs)}
-        self._measured: dict[str, Measured] = {}
+        self._chooser = Chooser(recipes_of(jobs), sharing, self.progress.choices)
         self._timeless = False
 
     @property
@@ -130,18 +129,7 @@ class Pipeline:
         return counted or self.slack_us is not None
 
     def recipes(self) -> list[Recipe]:
-        return [
-            Recipe(shape, self._windows[id_], self._choice(shape).separate)
-            for id_, shape in self._shapes.items()
-        ]
-
-    def _choice(self, shape: Shape) -> Choice:
-        if shape.gap is not None:
-            return Choice(False, "sessions have no panes to share")
-        if shape.spans is not None:
-            return Choice(False, "spans count once in every pane they touch")
-        forced = Choice(self._sharing == "separate", "as the setting says")
-        return forced if self._sharing != "auto" else self.progress.choices.get(shape.id, Choice())
+        return self._chooser.recipes()
 
     def read(self, batch: Batch, now: float) -> tuple[str, ...]:
         """Reads a batch into the collection; returns what the user should know."""
@@ -166,8 +154,7 @@ class Pipeline:
             self._timeless |= report.timeless
             self._count_late(report)
             self.progress.ledger.add(report.tallies)
-            for shape, cost in report.costs.items():
-                self._measure(self._shapes[shape], report, cost)
+            self._chooser.computed(report)
         faults = [fault for report in reports for fault in report.faults]
         failures = self.progress.failures
         return [note for f in faults for note in failures.add(self.jobs[f.job], [f])]
@@ -202,39 +189,16 @@ class Pipeline:
             if name in leaving.ends or name in leaving.sessions:
                 emission.windows.append(self._windows_of(name, leaving, left))
         self.progress.windows += sum(len(windows.counts) for windows in emission.windows)
-        for shape, cost in answer.costs.items():
-            seen = self._measured.get(shape, Measured())
-            self._measured[shape] = seen.merged(cost.rows, cost.seconds)
+        self._chooser.merged(answer.costs)
         self._forget(emitted)
         return emission
 
-    def _measure(self, shape: Shape, report: Report, cost: Cost) -> None:
-        """What computing one lane says about the shape."""
-        separate = self._choice(shape).separate
-        windows = self._windows[shape.id]
-        grid = shape.axis.column, shape.pane
-        panes = sum(1 for tally in report.tallies if (tally.axis, tally.size) == grid)
-        groupings = sum(window.overlap for window in windows) if separate else 1
-        rows = 0 if separate else cost.rows
-        seen = self._measured.get(shape.id, Measured())
-        self._measured[shape.id] = seen.computed(panes, cost.records, rows, groupings, cost.seconds)
-
     def _choose(self) -> Iterator[str]:
-        """Decides anew how windows are computed from the next batch on; tells of changes.
-
-        Windows hold rows of panes and rows of their own alike, so nothing has to be moved.
-        """
-        for id_, shape in self._shapes.items():
-            before = self._choice(shape)
-            seen = self._measured.get(id_, Measured())
-            after = choose(self._windows[id_], seen, before, self._sharing)
-            if shape.gap is not None or shape.spans is not None or shape.code is not None:
-                continue
-            self.progress.choices[id_] = after
-            if after.separate != before.separate:
-                names = ", ".join(job.name for job in self.jobs.values() if job.shape == shape)
-                way = "separate state for each window" if after.separate else "shared partials"
-                yield f"job {names} goes on with {way}: {after.reason}"
+        """Decides anew how windows are computed; tells of changes."""
+        for shape, choice in self._chooser.choose():
+            names = ", ".join(job.name for job in self.jobs.values() if job.shape == shape)
+            way = "separate state for each window" if choice.separate else "shared partials"
+            yield f"job {names} goes on with {way}: {choice.reason}"
 
     def _leaving(self, due: Due) -> Due:
         """The due windows of jobs that have not failed before them."""

@@ -16,7 +16,7 @@ FLOORS = [
     {"kernel", "table"},
     {"logs"},
     {"language"},
-    {"emission", "failures", "program"},
+    {"chooser", "emission", "failures", "program"},
     {"pipeline"},
     {"inline", "store", "output"},
     {"spark"},
