@@ -133,6 +133,13 @@ def test_endless_spans_are_bad(tmp_path: Path) -> None:
     assert [(r.counts.read, r.counts.bad) for r in found] == [(1, 1), (1, 1)]
 
 
+def test_a_span_that_ends_before_it_starts_is_told(tmp_path: Path) -> None:
+    write_logs(tmp_path, {"web-1": [{"a": 5, "b": 4, "k": "x", "n": 4}, {"a": 5, "k": "x"}]})
+    notes: list[str] = []
+    list(windows_inline(program(tmp_path, "TOUCH"), note=notes.append))
+    assert "an end before the start" in notes[0]
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [

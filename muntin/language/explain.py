@@ -35,7 +35,7 @@ def explain_stream(stream: Stream) -> str:
         f"STREAM {stream.name}",
         f"  files      {', '.join(stream.patterns)}",
         f"  format     {_format(stream.format)}",
-        f"  timestamp  {stream.timestamp}",
+        f"  timestamp  {stream.timestamp}{_spans(stream)}",
         f"  slack      {describe(stream.slack_us) if stream.slack_us is not None else slack}",
         f"  bad rows   {stream.on_bad_row}",
         "  columns",
@@ -129,8 +129,14 @@ def _position(shape: Shape, at: int) -> str:
     return describe_time(at) if shape.axis.is_time else str(at)
 
 
+def _spans(stream: Stream) -> str:
+    return f" to {stream.until}, by {stream.spans}" if stream.spans else ""
+
+
 def _sharing(job: Job, choice: Choice | None) -> Iterator[str]:
-    if job.shape.gap is None and not job.shape.in_python:
+    if job.shape.spans is not None:
+        yield "  sharing  shared partials: spans count once in every pane they touch"
+    elif job.shape.gap is None and not job.shape.in_python:
         made = "separate state for each window" if choice and choice.separate else "shared partials"
         reason = choice.reason if choice else "decided anew while running, by what is measured"
         yield f"  sharing  {made}: {reason}"

@@ -55,6 +55,9 @@ def first_bad_row(chunk: Chunk, records: pa.Table, stream: Stream, wanted: Wante
                 {"fields": fields}, "looking at a bad row")["wrong"].to_pylist()  # fmt: skip
     if wrong:
         return BadRow(number, text, " and ".join(wrong))
+    if stream.until is not None:
+        clause = f"TIMESTAMP {stream.timestamp} TO {stream.until}"
+        return BadRow(number, text, f"{clause} gives no time, or an end before the start")
     return BadRow(number, text, f"TIMESTAMP {stream.timestamp} gives no time", True)
 
 
