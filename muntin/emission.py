@@ -121,7 +121,7 @@ def no_windows(job: Job) -> JobWindows:
     """Nothing yet, with the columns that will come."""
     columns = ", ".join(f"NULL::{o.type} AS {quote(o.name)}" for o in job.outputs)
     mine = [WINDOW_END] if job.shape.gap is None else _SESSION
-    ours = ", ".join([f"NULL::TINYINT AS {WINDOW}", *(f"NULL::BIGINT AS {name}" for name in mine)])
+    ours = ", ".join([f"NULL::INTEGER AS {WINDOW}", *(f"NULL::BIGINT AS {name}" for name in mine)])
     rows = run(f"SELECT {ours}, {columns} LIMIT 0", {}, f"describing job {job.name}")
     return JobWindows(job, rows, {}, {})
 

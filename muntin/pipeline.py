@@ -111,6 +111,7 @@ class Pipeline:
         self._follow = follow
         self._idle_seconds = idle_seconds
         self._shapes = {job.shape.id: job.shape for job in jobs}
+        self._passed: dict[str, int] = {}
         self._chooser = Chooser(recipes_of(jobs), sharing, self.progress.choices)
         self._timeless = False
 
@@ -129,7 +130,10 @@ class Pipeline:
         return counted or self.slack_us is not None
 
     def recipes(self) -> list[Recipe]:
-        return self._chooser.recipes()
+        return [
+            replace(recipe, over=self.emitted(recipe.shape).sessions)
+            for recipe in self._chooser.recipes()
+        ]
 
     def read(self, batch: Batch, now: float) -> tuple[str, ...]:
         """Reads a batch into the collection; returns what the user should know."""
@@ -176,6 +180,7 @@ class Pipeline:
         axes = {shape.axis.column for shape in self._shapes.values()}
         horizons = {axis: self._horizon(axis, behind, now, final) for axis in axes}
         due = self.due(horizons, more=not final)
+        self._forget_unbounded(horizons)
         if not due and not save:
             return Emission()
         self._note_emitted(due)
@@ -241,14 +246,21 @@ class Pipeline:
                 continue
             if job.shape.gap is not None:
                 after = self.progress.emitted.get((name, SESSION), _NEVER)
-                if horizon > after:
-                    over[name] = after, horizon
+                upto = self._last_session_end(job) if horizon == _EVER else horizon
+                if upto > after:
+                    over[name] = after, upto
                 continue
             panes = self.progress.ledger.panes((job.shape.axis.column, job.shape.pane))
             found = [self._ends(job, spec, panes, horizon) for spec in job.windows]
             if any(found):
                 ends[name] = found
         return Due(ends, over, more)
+
+    def _last_session_end(self, job: Job) -> int:
+        """Where the last session can end when nothing more comes."""
+        axis, gap = job.shape.axis.column, job.shape.gap or 0
+        reached = [source.reached.get(axis, _NEVER) for source in self.progress.sources.values()]
+        return max(reached, default=_NEVER) + gap
 
     def _ends(self, job: Job, spec: WindowSpec, panes: list[int], horizon: int) -> list[int]:
         ends = spec.ends(panes, self._emitted(job, spec), horizon // spec.pane)
@@ -284,10 +296,29 @@ class Pipeline:
         grids: dict[tuple[str, int], list[int]] = {}
         for shape in self._shapes.values():
             if shape.pane:
-                oldest = emitted[shape.id].oldest_pane
+                oldest = self._oldest_pane(shape, emitted[shape.id])
                 grids.setdefault((shape.axis.column, shape.pane), []).append(oldest)
         for grid, needed in grids.items():
             self.progress.ledger.forget(grid, min(needed))
+
+    def _forget_unbounded(self, horizons: Mapping[str, int | None]) -> None:
+        """Drops tallies outside of the bounds of jobs, for which no window will ever leave."""
+        bounded = [s for s in self._shapes.values() if s.begin is not None and s.pane]
+        if bounded and any(horizons.values()):
+            self._passed = {axis: at for axis, at in horizons.items() if at is not None}
+            self._forget({shape.id: self.emitted(shape) for shape in self._shapes.values()})
+
+    def _oldest_pane(self, shape: Shape, emitted: Emitted) -> int:
+        """The first pane that some window still to come holds, within the shape's bounds."""
+        oldest = emitted.oldest_pane
+        if shape.begin is None:
+            return oldest
+        longest = max(spec.length for spec in emitted.windows)
+        oldest = max(oldest, shape.begin // shape.pane - longest)
+        over = shape.until is not None and self._passed.get(shape.axis.column, _NEVER) >= (
+            shape.until + longest * shape.pane
+        )
+        return _EVER if over else oldest
 
     def emitted(self, shape: Shape) -> Emitted:
         """Up to which pane the windows of each kind have left, for all jobs of a shape."""
@@ -338,10 +369,11 @@ class Pipeline:
     def _count_late(self, report: Report) -> None:
         """A record is late for a job if at least one window it belongs to leaves it out."""
         for job in self.jobs.values():
-            if job.shape.gap is not None and report.late[0]:
+            records, behind = report.late.get(job.shape.id, (0, 0))
+            if records:
                 late = self.progress.late.setdefault(job.name, Lateness())
-                late.records += report.late[0]
-                late.slack_us = max(late.slack_us, report.late[1])
+                late.records += records
+                late.slack_us = max(late.slack_us, behind)
             grid = job.shape.axis.column, job.shape.pane
             for tally in report.tallies:
                 if (tally.axis, tally.size) == grid and tally.records:

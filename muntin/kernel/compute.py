@@ -27,6 +27,7 @@ from muntin.kernel.statements import Windows, compute_sql
 from muntin.model import MARK, SIZE, TIME, UNTIL, Axis, Fault, Shape, Tally
 
 Positions = NDArray[np.int64]
+Late = dict[str, tuple[int, int]]  # how many records, and how far behind the stream time at most
 MOST_PANES_TOUCHED = 100_000
 _NONE = np.iinfo(np.int64).min
 
@@ -38,6 +39,7 @@ class Recipe:
     shape: Shape
     windows: Windows
     separate: bool = False
+    over: int | None = None  # the position before which sessions have left
 
     def sql(self, marked: bool) -> str:
         if self.shape.gap is not None:
@@ -69,7 +71,7 @@ class Computed:
     bad: int
     costs: dict[str, Cost]
     backwards: int = 0  # records whose sequence number is lower than one before
-    late: tuple[int, int] = (0, 0)  # records behind the mark, and how far behind stream time
+    late: Late = field(default_factory=dict)  # for sessions, by shape
     faults: tuple[Fault, ...] = ()
 
 
@@ -138,6 +140,7 @@ def compute(
     marked = MARK in good.column_names
     blocks, costs = {}, {}
     faults: list[Fault] = []
+    late: Late = {}
     for recipe in recipes:
         shape = recipe.shape
         started = time.perf_counter()
@@ -147,7 +150,10 @@ def compute(
             block, faults = mapped.block, [*faults, *mapped.faults]
         else:
             doing = f"computing blocks of {shape.stream}"
-            block = added(shape, run(recipe.sql(may_be_late), {"records": good}, doing))
+            mine = good
+            if shape.gap is not None:
+                mine, late[shape.id] = ways[TIME.column].since(good, recipe.over)
+            block = added(shape, run(recipe.sql(may_be_late), {"records": mine}, doing))
         taken = time.perf_counter() - started
         costs[shape.id] = Cost(good.num_rows, block.num_rows, taken)
         if block.num_rows:
@@ -156,7 +162,6 @@ def compute(
     tallies = [t for axis, size in grids for t in ways[axis].tallies(source, axis, size)]
     backwards = sum(way.backwards for way in ways.values())
     bad = places.bad + backwards
-    late = ways[TIME.column].behind()
     return Computed(
         blocks, tuple(tallies), good.num_rows, bad, costs, backwards, late, tuple(faults)
     )
@@ -192,12 +197,14 @@ class _Way:
     backwards: int = 0
     until: Positions | None = None  # where spans end, if every pane they touch counts them
 
-    def behind(self) -> tuple[int, int]:
-        """How many records are behind their mark, and the furthest from the stream time."""
-        if self.marks is None:
-            return 0, 0
-        late = self.marks > self.positions
-        return int(late.sum()), int((self.times - self.positions)[late].max())
+    def since(self, records: pa.Table, over: int | None) -> tuple[pa.Table, tuple[int, int]]:
+        """The records that sessions may still have, and of the others how many and how late."""
+        gone = self.positions < (_NONE if over is None else over)
+        late = gone if self.marks is None else gone | (self.marks > self.positions)
+        if not late.any():
+            return records, (0, 0)
+        left = records.filter(pa.array(~gone)) if gone.any() else records
+        return left, (int(late.sum()), int((self.times - self.positions)[late].max()))
 
     def tallies(self, source: str, axis: str, size: int) -> Iterable[Tally]:
         there = self.positions != _NONE
@@ -345,7 +352,7 @@ class Totals:
     records: int = 0
     bad: int = 0
     backwards: int = 0
-    late: tuple[int, int] = (0, 0)
+    late: Late = field(default_factory=dict)
     faults: list[Fault] = field(default_factory=list)
 
     def add(self, piece: Computed) -> None:
@@ -357,5 +364,7 @@ class Totals:
         self.records += piece.records
         self.bad += piece.bad
         self.backwards += piece.backwards
-        self.late = self.late[0] + piece.late[0], max(self.late[1], piece.late[1])
+        for shape, (records, behind) in piece.late.items():
+            before = self.late.get(shape, (0, 0))
+            self.late[shape] = before[0] + records, max(before[1], behind)
         self.faults.extend(piece.faults)

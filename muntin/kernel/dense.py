@@ -139,7 +139,7 @@ class _Matrix:
 
 _MERGES: dict[Merge, np.ufunc] = {
     Merge.SUM: np.add,
-    Merge.MIN: np.fmin,  # to DuckDB, not a number is larger than any number
+    Merge.MIN: np.minimum,
     Merge.MAX: np.maximum,
 }
 
@@ -181,13 +181,8 @@ class _Found:
             absent = [missing for _, missing in cells if missing is not None]
             kind = schema.field(number.cell.name).type
             array = pa.array(values, mask=np.concatenate(absent) if absent else None)
-            columns[number.cell.name] = array if array.type == kind else _cast(array, kind)
+            columns[number.cell.name] = array if array.type == kind else array.cast(kind)
         return pa.table(columns)
-
-
-def _cast(array: pa.Array, kind: pa.DataType) -> pa.Array:
-    """Decimals stay whole numbers: what comes after takes both, and the cast is slow."""
-    return array if pa.types.is_decimal(kind) else array.cast(kind)
 
 
 def _numbers(blocks: pa.Table, cell: Cell) -> _Numbers:
@@ -195,6 +190,8 @@ def _numbers(blocks: pa.Table, cell: Cell) -> _Numbers:
     there = np.asarray(column.is_valid()).astype(np.int64) if column.null_count else None
     if cell.type in _REAL:
         values: Array = np.asarray(pc.fill_null(column.cast(pa.float64()), 0.0))
+        if not np.isfinite(values).all():  # infinities and NaN have an order of their own
+            raise NotDenseError
     elif cell.type in _WHOLE:
         try:
             values = np.asarray(pc.fill_null(column.cast(pa.int64()), 0))
@@ -215,6 +212,8 @@ def _row_codes(blocks: pa.Table, names: Sequence[str]) -> tuple[Ints, pa.Table]:
     codes = np.zeros(blocks.num_rows, np.int64)
     for name in names:
         column = blocks.column(name).combine_chunks()
+        if pa.types.is_floating(column.type):
+            column = pc.add(column, 0.0)  # zero and minus zero are one key
         try:
             encoded = pc.dictionary_encode(column, null_encoding="encode")
         except pa.ArrowNotImplementedError as error:

@@ -85,8 +85,11 @@ def finish(
     longest = max(w.length for j in jobs.values() if j.shape == shape for w in j.windows)
     for number, each in enumerate(asked):
         larger = asked[number + 1 :]
-        again = any(way_of(shape, a.spec, len(a.ends)) is Way.SHARE for a in larger)
-        again = again or (due.more and made is not None and each.spec.length < longest)
+        # Windows that overlap are never pieces side by side: of those, none is remembered.
+        again = each.spec.step == each.spec.length and (
+            any(way_of(shape, a.spec, len(a.ends)) is Way.SHARE for a in larger)
+            or (due.more and made is not None and each.spec.length < longest)
+        )
         slices = [each.ends] if again else _slices(shape, blocks, each.spec, each.ends)
         for ends in slices:
             windows = consolidation.windows(each.spec, ends, again)
@@ -94,7 +97,7 @@ def finish(
                 rows = _rows(jobs[name], windows)
                 if len(wanted) != len(each.ends):
                     rows = rows.filter(pc.is_in(rows["w"], pa.array(wanted, pa.int64())))
-                which_one = pa.array(np.full(rows.num_rows, which, np.int8))
+                which_one = pa.array(np.full(rows.num_rows, which, np.int32))
                 found.setdefault(name, []).append(rows.append_column("win", which_one))
     return {name: pa.concat_tables(rows) for name, rows in found.items()}
 

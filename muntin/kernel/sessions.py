@@ -116,7 +116,7 @@ def finish_sessions_sql(job: Job) -> str:
         f"SELECT *, last_at + {shape.gap} AS w, pane AS started, {records} AS records FROM blocks"
     )
     sql = finish_sql(job, rows, carried=("started", "records"))
-    return f"SELECT *, CAST(0 AS TINYINT) AS win FROM ({sql})"
+    return f"SELECT *, CAST(0 AS INTEGER) AS win FROM ({sql})"
 
 
 def open_sessions(shape: Shape, block: pa.Table, over: int | None) -> pa.Table:

@@ -84,12 +84,12 @@ def _compute_sql(
 def _spans_sql(shape: Shape) -> str:
     """Each record once for every pane it touches, with the share of its span that lies there."""
     start, until = quote(shape.axis.column), quote(UNTIL)
-    first = floor_div_sql(start, shape.pane)
-    last = floor_div_sql(f"greatest({start}, {until} - 1)", shape.pane)
+    low = start if shape.begin is None else f"greatest({start}, {shape.begin})"
+    high = until if shape.until is None else f"least({until}, {shape.until})"
+    first = floor_div_sql(low, shape.pane)
+    last = floor_div_sql(f"greatest({low}, {high} - 1)", shape.pane)
     panes = f"SELECT *, unnest(range({first}, {last} + 1)) AS __pane FROM records"
-    inside = (
-        f"least({until}, (__pane + 1) * {shape.pane}) - greatest({start}, __pane * {shape.pane})"
-    )
+    inside = f"least({high}, (__pane + 1) * {shape.pane}) - greatest({low}, __pane * {shape.pane})"
     share = f"CASE WHEN {until} > {start} THEN ({inside}) / ({until} - {start}) ELSE 1.0 END"
     return f"(SELECT *, {share} AS {SHARE} FROM ({panes}))"
 
@@ -127,7 +127,9 @@ def bounds_sql(shape: Shape) -> Iterator[str]:
     if shape.axis.kind == "sequence":  # there is none where the sequence goes backwards
         yield f"{quote(shape.axis.column)} IS NOT NULL"
     if shape.begin is not None:
-        yield f"{quote(shape.axis.column)} >= {shape.begin}"
+        start = f"{quote(shape.axis.column)} >= {shape.begin}"
+        # Of a span it is enough to reach into the bounds.
+        yield start if shape.spans is None else f"{start} OR {quote(UNTIL)} > {shape.begin}"
     if shape.until is not None:
         yield f"{quote(shape.axis.column)} < {shape.until}"
 
@@ -205,7 +207,7 @@ def _first_sql(job: Job, rows: str) -> str:
     """
     ranked = f"QUALIFY {_rank_sql(job, 'w')} <= {job.limit}"
     best = _BEST.get(job.order[0].direction) if job.order else None
-    if best is None or not job.limit:
+    if best is None or not job.limit or job.limit > _MOST_KEPT:
         return f"SELECT * FROM (\n{rows}\n)\n{ranked}"
     first, beyond = best
     last = f"SELECT w, {first}(o0, {job.limit})[{job.limit}] AS last FROM finished GROUP BY w"
@@ -216,6 +218,7 @@ def _first_sql(job: Job, rows: str) -> str:
     )
 
 
+_MOST_KEPT = 10_000  # values of a window; DuckDB keeps less than a million
 _BEST = {"DESC NULLS LAST": ("max", ">="), "ASC NULLS LAST": ("min", "<=")}
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from datetime import datetime, timedelta
-from decimal import Decimal, InvalidOperation
+from decimal import Decimal, DecimalException
 from typing import Literal, NamedTuple
 
 from muntin.model import Axis
@@ -66,7 +66,7 @@ def whole(number: str, size: int, otherwise: str) -> int:
     """So many times a size; raises ValueError, `otherwise`, where that is no whole number."""
     try:
         exact = Decimal(number) * size
-    except InvalidOperation:
+    except DecimalException:
         raise ValueError(f"'{number}' is not a number") from None
     if exact != int(exact):
         raise ValueError(otherwise)

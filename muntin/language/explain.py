@@ -57,7 +57,7 @@ def explain_job(job: Job, choice: Choice | None = None) -> str:
         "  columns",
         *_table((o.name, o.type, f"= {o.sql}" if o.sql else "") for o in job.outputs),
     ]
-    for title, sql in _statements(job):
+    for title, sql in _statements(job, choice):
         lines += ["", f"  {title}", *laid_out(sql, indent=4)]
     return "\n".join([*lines, ""])
 
@@ -80,14 +80,15 @@ def _partials(shape: Shape) -> Iterator[str]:
             yield from _cells(index, part)
 
 
-def _statements(job: Job) -> Iterator[tuple[str, str]]:
+def _statements(job: Job, choice: Choice | None) -> Iterator[tuple[str, str]]:
     shape = job.shape
     if shape.code is not None:
         selected = selected_sql(shape, job.windows, marked=False)
         yield "select: the records that Python is given, where records are read", selected
     if shape.in_python:
         return
-    compute = Recipe(shape, job.windows).sql(marked=False)
+    separate = choice is not None and choice.separate
+    compute = Recipe(shape, job.windows, separate).sql(marked=False)
     yield "compute: records to blocks, where records are read", compute
     if shape.gap is not None:
         yield "merge: partial sessions to longer ones, anywhere", merge_sessions_sql(shape)
@@ -153,8 +154,8 @@ def _way(shape: Shape, spec: WindowSpec) -> str:
 _WAYS = {
     Way.PANES: "a window is one pane",
     Way.SHARE: "the panes and smaller windows with the fewest rows",
-    Way.REMOVE: "panes that enter are added, those that leave removed",
-    Way.STACKS: "two running merges, as not every cell can be removed",
+    Way.REMOVE: "what enters is added, what leaves removed; one due alone is merged",
+    Way.STACKS: "two running merges, as cells cannot be removed; one due alone is merged",
 }
 
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import pyarrow as pa
 
 from muntin.errors import BadRowError, InputError
-from muntin.kernel.compute import Clocks, Cost, Recipe, Totals, compute, unreadable
+from muntin.kernel.compute import Clocks, Cost, Late, Recipe, Totals, compute, unreadable
 from muntin.kernel.engine import run
 from muntin.kernel.merge import gather, merge
 from muntin.logs.bad import first_bad_row
@@ -31,7 +31,7 @@ class Report:
     bad: int
     reached: dict[str, int]  # axis -> how far the source has come
     costs: dict[str, Cost]
-    late: tuple[int, int] = (0, 0)  # records behind the mark, and how far at most
+    late: Late = field(default_factory=dict)  # for sessions, by shape
     notes: tuple[str, ...] = ()
     timeless: bool = False  # whether the first bad row had no time, and nothing else wrong
     faults: tuple[Fault, ...] = ()

@@ -155,7 +155,14 @@ def _compute_rows(
     done = compute(records, source, recipes, clocks)
     reached = clocks.reached()
     return done.blocks, Report(
-        source, done.tallies, done.records, done.bad, reached, done.costs, faults=done.faults
+        source,
+        done.tallies,
+        done.records,
+        done.bad,
+        reached,
+        done.costs,
+        done.late,
+        faults=done.faults,
     )
 
 

@@ -282,6 +282,8 @@ def _unsaved(
 ) -> Iterator[tuple[str, bytes]]:
     for shape, data in newest.blocks.items():
         block = decode(data, f"shape {shape}, key group {group}")
-        left = _needed(shapes[shape], block, emitted)
+        # Only with the other steps is it known which sessions the newest rows belong to.
+        whole = shapes[shape].gap is not None
+        left = block if whole else _needed(shapes[shape], block, emitted)
         if left.num_rows:
             yield shape, encode(left)

@@ -178,6 +178,7 @@ def differences(saved: Mapping[str, str], shapes: Mapping[str, str]) -> Iterator
             yield f"job '{name}' is no longer run; its results stay"
         elif saved[name] != shapes[name]:
             yield (
-                f"job '{name}' has changed: stored results are of the old definition, and the new "
-                "one answers from here on; another --state reads the files again"
+                f"job '{name}' has changed, or shares panes of another size: stored results are "
+                "of the old definition, and the new one answers from here on; another --state "
+                "reads the files again"
             )

@@ -28,7 +28,9 @@ def share_panes(jobs: Mapping[str, Job]) -> dict[str, Job]:
     shared: dict[str, Job] = {}
     for family in alike.values():
         specs = on_one_grid(spec for job in family for spec in job.windows)
-        if any(spec.length > MOST_PANES for spec in specs):
+        # A span counts once in every pane that it touches, so its panes are part of the answer.
+        touched = family[0].shape.spans == "touch"
+        if touched or any(spec.length > MOST_PANES for spec in specs):
             shared |= {job.name: job for job in family}
             continue
         for job in family:

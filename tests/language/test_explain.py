@@ -34,8 +34,8 @@ JOB = """\
 JOB hot on clicks
   pane     10 minutes
   windows
-    1 hour every 10 minutes  6 panes, the next 1 pane later  remove: panes that enter are added, \
-those that leave removed
+    1 hour every 10 minutes  6 panes, the next 1 pane later  remove: what enters is added, \
+what leaves removed; one due alone is merged
   sharing  shared partials: decided anew while running, by what is measured
   filter   "n" > 0
   keys
@@ -140,5 +140,5 @@ JOB removed on clicks
   pane     10 minutes
 """
     )
-    assert "remove: panes that enter are added, those that leave removed" in told
+    assert "remove: what enters is added, what leaves removed; one due alone is merged" in told
     assert "panes: a window is one pane" in told
