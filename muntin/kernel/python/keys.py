@@ -1,13 +1,20 @@
 """Keys as bytes: equal keys have equal bytes in every process, so that they can be merged.
 
-Plain keys (text, numbers, None and tuples or lists of these) have a form of their own. Others
-are pickled, and are equal if their pickles are. Keys of different types differ: 1 is not 1.0.
+A key is written part by part, without regard to which parts are one object or in which order a set
+was filled. Objects are written as what pickle would make them from. Keys of different types
+differ: 1 is not 1.0. A class that says itself what is equal is refused, as bytes cannot know.
 """
 
 from __future__ import annotations
 
+import copyreg
+import io
 import pickle
-from collections.abc import Hashable
+import sys
+from collections.abc import Callable, Hashable, Iterable
+from dataclasses import fields, is_dataclass
+from decimal import Decimal
+from types import BuiltinFunctionType, FunctionType
 from typing import Any
 
 
@@ -23,11 +30,9 @@ def encode_key(key: Any) -> bytes:
         return b"i%d" % key
     if kind is float:
         return b"d" + repr(key + 0.0).encode()
-    if kind is tuple or kind is list:
-        parts = [encode_key(part) for part in key]
-        sizes = b",".join(b"%d" % len(part) for part in parts)
-        return (b"(" if kind is tuple else b"[") + sizes + b":" + b"".join(parts)
-    return b"p" + pickle.dumps(key, 5)
+    if kind in _WRITERS:
+        return _WRITERS[kind](key)
+    return _object(key)
 
 
 def decode_key(data: bytes) -> Any:
@@ -36,14 +41,7 @@ def decode_key(data: bytes) -> Any:
         return body.decode("utf-8", "surrogatepass")
     if tag in _CONSTANTS:
         return _CONSTANTS[tag]
-    if tag == b"i":
-        return int(body)
-    if tag == b"d":
-        return float(body)
-    if tag == b"p":
-        return pickle.loads(body)
-    parts = _parts(body)
-    return tuple(parts) if tag == b"(" else parts
+    return _READERS[tag](body)
 
 
 def group_key(key: Any) -> Hashable:
@@ -56,7 +54,9 @@ def encoded(group: Hashable) -> bytes:
     return encode_key(group) if type(group) is str else group  # type: ignore[return-value]
 
 
-_CONSTANTS: dict[bytes, Any] = {b"n": None, b"t": True, b"f": False}
+def _joined(tag: bytes, parts: Iterable[bytes]) -> bytes:
+    parts = list(parts)
+    return tag + b",".join(b"%d" % len(part) for part in parts) + b":" + b"".join(parts)
 
 
 def _parts(body: bytes) -> list[Any]:
@@ -66,3 +66,118 @@ def _parts(body: bytes) -> list[Any]:
         found.append(decode_key(rest[at : at + size]))
         at += size
     return found
+
+
+def _decimal(key: Decimal) -> bytes:
+    """Without zeros at the end, which make no difference to what is equal."""
+    sign, digits, exponent = key.as_tuple()
+    if not isinstance(exponent, int):
+        return b"D" + str(key).encode()
+    text = "".join(map(str, digits)).lstrip("0")
+    short = text.rstrip("0")
+    exponent += len(text) - len(short)
+    return (
+        b"D%s%se%d" % (b"-" * (sign and bool(short)), short.encode(), exponent) if short else b"D0"
+    )
+
+
+def _read_decimal(body: bytes) -> Decimal:
+    found = Decimal(body.decode())
+    exponent = found.as_tuple().exponent
+    if isinstance(exponent, int) and 0 < exponent <= _ZEROS:
+        return Decimal(int(found))
+    return found
+
+
+def _object(key: Any) -> bytes:
+    """What makes the object: a function or class, its arguments, and what is set afterwards."""
+    kind = type(key)
+    if isinstance(key, type | FunctionType | BuiltinFunctionType):
+        return b"p" + _named(key)
+    _check_equality(kind)
+    reduce = copyreg.dispatch_table.get(kind)
+    made = reduce(key) if reduce is not None else key.__reduce_ex__(4)
+    if isinstance(made, str):
+        return b"p" + _named(key)
+    make, args, state, items, pairs = (*made, None, None, None)[:5]
+    if is_dataclass(kind) and isinstance(state, dict):  # not what it only remembers
+        state = {field.name: state[field.name] for field in fields(kind) if field.name in state}
+    rest = [state, list(items or ()), list(pairs or ())]
+    data = _joined(b"o", map(encode_key, (make, args, *rest)))
+    decode_key(data)  # what cannot be read again is not taken
+    return data
+
+
+def _made(body: bytes) -> Any:
+    make, args, state, items, pairs = _parts(body)
+    found = make(*args)
+    if state is not None:
+        _set(found, state)
+    for item in items:
+        found.append(item)
+    for name, value in pairs:
+        found[name] = value
+    return found
+
+
+def _set(found: Any, state: Any) -> None:
+    if hasattr(found, "__setstate__"):
+        found.__setstate__(state)
+        return
+    named, slots = state if isinstance(state, tuple) and len(state) == 2 else (state, None)
+    for name, value in {**(named or {}), **(slots or {})}.items():
+        object.__setattr__(found, name, value)
+
+
+def _check_equality(kind: type) -> None:
+    owner = next(each for each in kind.__mro__ if "__eq__" in vars(each))
+    equal = vars(owner)["__eq__"]
+    library = owner.__module__.partition(".")[0] in sys.stdlib_module_names - {"__main__"}
+    if not isinstance(equal, FunctionType) or library:
+        return
+    told = f"keys cannot be of class {kind.__name__}"
+    wanted = "expected text, numbers, tuples, named tuples or frozen dataclasses"
+    file = equal.__code__.co_filename
+    if not (file.startswith("<attrs ") or (is_dataclass(owner) and file == "<string>")):
+        raise TypeError(f"{told}, which has an __eq__ of its own; {wanted}")
+    if is_dataclass(owner) and not all(field.compare for field in fields(owner)):
+        raise TypeError(f"{told}, which has fields that do not count (compare=False); {wanted}")
+
+
+def _named(target: Any) -> bytes:
+    """The name that pickle finds it by; without memory, so that equal names are equal bytes."""
+    buffer = io.BytesIO()
+    pickler = pickle.Pickler(buffer, 4)
+    pickler.fast = True
+    pickler.dump(target)
+    return buffer.getvalue()
+
+
+def _mapping(key: dict[Any, Any]) -> bytes:
+    return _joined(b"m", sorted(encode_key(item) for item in key.items()))
+
+
+_ZEROS = 30  # of a large decimal are written out, rather than an exponent
+_CONSTANTS: dict[bytes, Any] = {b"n": None, b"t": True, b"f": False}
+_WRITERS: dict[type, Callable[[Any], bytes]] = {
+    tuple: lambda key: _joined(b"(", map(encode_key, key)),
+    list: lambda key: _joined(b"[", map(encode_key, key)),
+    frozenset: lambda key: _joined(b"{", sorted(map(encode_key, key))),
+    set: lambda key: _joined(b"<", sorted(map(encode_key, key))),
+    dict: _mapping,
+    bytes: lambda key: b"b" + key,
+    Decimal: _decimal,
+}
+_READERS: dict[bytes, Callable[[bytes], Any]] = {
+    b"i": int,
+    b"d": float,
+    b"(": lambda body: tuple(_parts(body)),
+    b"[": _parts,
+    b"{": lambda body: frozenset(_parts(body)),
+    b"<": lambda body: set(_parts(body)),
+    b"m": lambda body: dict(_parts(body)),
+    b"b": bytes,
+    b"D": _read_decimal,
+    b"o": _made,
+    b"p": pickle.loads,
+}
