@@ -222,3 +222,59 @@ def test_what_is_no_aggregate_is_refused(statement: str, message: str) -> None:
     with pytest.raises(LanguageError) as found:
         sql(STREAM.format(folder="nowhere", slack="") + statement)
     assert message in str(found.value)
+
+
+class Fragile:
+    max_errors = 1000
+    returns = "BIGINT"
+
+    def zero(self) -> int:
+        return 0
+
+    def add(self, state: int, value: int) -> int:
+        if value == 25:
+            raise ValueError("bad 25")
+        return state + value
+
+    def merge(self, a: int, b: int) -> int:
+        return a + b
+
+    def remove(self, whole: int, part: int) -> int:
+        return whole - part
+
+    def finish(self, state: int) -> int:
+        return state
+
+
+class Irremovable(Fragile):
+    def remove(self, whole: int, part: int) -> int:
+        raise ValueError("not me")
+
+
+@pytest.mark.parametrize("batch", [100, 1 << 29])
+def test_a_state_that_failed_leaves_with_its_pane(batch: int, tmp_path: Path) -> None:
+    write_logs(tmp_path, {"a": [{"t": t, "k": "k", "n": t} for t in range(60)]})
+    program = sql(
+        STREAM.format(folder=tmp_path, slack=" SLACK 0 SECONDS")
+        + "CREATE AGGREGATE fragile AS PYTHON 'tests.test_python_aggregates:Fragile';"
+        + "CREATE JOB job AS SELECT fragile(n) AS x FROM logs WINDOW 20 SECONDS EVERY 5 SECONDS;"
+    )
+    found = {}
+    for each in windows_inline(program, lambda _: None, batch_bytes=batch):
+        for result in each.results():
+            found[result.end // 1_000_000] = result.rows["x"].to_pylist()
+    for end in range(5, 80, 5):
+        there = [t for t in range(60) if end - 20 <= t < end]
+        assert found[end] == [None if 25 in there else sum(there)]
+
+
+def test_a_remove_that_fails_is_told(tmp_path: Path) -> None:
+    write_logs(tmp_path, {"a": [{"t": t, "k": "k", "n": 1} for t in range(60)]})
+    program = sql(
+        STREAM.format(folder=tmp_path, slack="")
+        + "CREATE AGGREGATE stays AS PYTHON 'tests.test_python_aggregates:Irremovable';"
+        + "CREATE JOB job AS SELECT stays(n) AS x FROM logs WINDOW 20 SECONDS EVERY 5 SECONDS;"
+    )
+    notes: list[str] = []
+    list(windows_inline(program, notes.append))
+    assert "job 'job': stays.remove failed on two states: ValueError: not me" in notes

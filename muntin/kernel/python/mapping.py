@@ -6,7 +6,7 @@ A record whose mapper fails gives nothing, and a fault instead.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any
@@ -16,12 +16,14 @@ import pyarrow as pa
 
 from muntin.kernel.engine import run
 from muntin.kernel.python.code import job_of, new_job
+from muntin.kernel.python.faults import attempted, fault_of
 from muntin.kernel.python.keys import decode_key, encoded, group_key
 from muntin.kernel.python.partials import Row, block_of, combined, packed, step_of
 from muntin.kernel.python.steps import (
     CAUGHT,
     FailedCallError,
     Method,
+    Pair,
     Step,
     called,
     checked,
@@ -57,16 +59,25 @@ def map_records(
     shape: Shape, windows: Windows, records: pa.Table, source: str, marked: bool
 ) -> Mapped:
     assert shape.code is not None
-    doing = f"selecting records for job {shape.code.job}"
+    code = shape.code
+    doing = f"selecting records for job {code.job}"
     rows = run(selected_sql(shape, windows, marked), {"records": records}, doing)
     stretches = list(_stretches(shape, rows))
-    if shape.code.style == "cells":
-        return _cells(shape, shape.code, windows, stretches, marked)
-    mapper = _Mapper(shape, shape.code, source)
-    found: list[Row] = []
-    for stretch in stretches:
-        found += mapper.rows(stretch)
-    return Mapped(block_of(found), mapper.faults)
+    if not stretches:
+        return Mapped(pa.table({}) if code.style == "cells" else block_of([]))
+
+    def mapped() -> Mapped:
+        if code.style == "cells":
+            return _cells(shape, code, windows, stretches, marked)
+        mapper = _Mapper(shape, code, source)
+        found = [row for stretch in stretches for row in mapper.rows(stretch)]
+        return Mapped(block_of(found), mapper.faults)
+
+    found = attempted("mapper", lambda: f"{rows.num_rows:,} records", mapped)
+    if isinstance(found, FailedCallError):
+        fault = fault_of(code, found, stretches[0].pane * shape.pane)
+        return Mapped(pa.table({}) if code.style == "cells" else block_of([]), [fault])
+    return found
 
 
 def _stretches(shape: Shape, rows: pa.Table) -> Iterator[_Stretch]:
@@ -105,13 +116,25 @@ class _Mapper:
             values = self._mapped(self._step, stretch)
         found = []
         for group, of_key in values.items():
-            key = encoded(group)
-            known = group if type(group) is str else decode_key(key)
-            kept = combined(self._step, known, of_key) if self._step.combiner else of_key
-            data = self._packed(known, kept, stretch)
-            if data is not None:
-                found.append((stretch.pane, 0, stretch.not_before, key, data))
+            row = self._row(group, of_key, stretch)
+            if isinstance(row, FailedCallError):
+                self._fail(row, stretch)
+            else:
+                found.append(row)
         return found
+
+    def _row(self, group: Hashable, values: list[Any], stretch: _Stretch) -> Row | FailedCallError:
+        """A key's values of a pane, as the block has them."""
+        data = encoded(group)
+        key = attempted("mapper", lambda: "a key", lambda: decode_key(data))
+        if isinstance(key, FailedCallError):
+            return key
+        kept = combined(self._step, key, values) if self._step.combiner else values
+        try:
+            return stretch.pane, 0, stretch.not_before, data, packed(self._code, key, kept)
+        except CAUGHT as error:  # whatever a value's own pickling may raise
+            reason = f"its values cannot be pickled: {type(error).__name__}: {error}"
+            return FailedCallError("mapper", f"key {shown(key)}", reason)
 
     def _job(self) -> Any:
         """A mapper that is told of an end may count between: each stretch has its own."""
@@ -120,14 +143,6 @@ class _Mapper:
         job = new_job(self._code)
         self._step = steps_of(job)[0]
         return job
-
-    def _packed(self, key: Any, values: list[Any], stretch: _Stretch) -> bytes | None:
-        try:
-            return packed(self._code, values)
-        except Exception as error:  # whatever a value's own pickling may raise
-            reason = f"its values cannot be pickled: {type(error).__name__}: {error}"
-            self._fail(FailedCallError("mapper", f"key {shown(key)}", reason), stretch)
-            return None
 
     def _mapped(self, step: Step, stretch: _Stretch) -> Values:
         values: Values = defaultdict(list)
@@ -153,14 +168,14 @@ class _Mapper:
                     if type(pair) is not tuple or len(pair) != 2:
                         pairs = checked(name, shown(record), pairs)
                         break
+                groups = [k if type(k) is str else group_key(k) for k, _ in pairs]
             except FailedCallError as error:
                 self._fail(error, stretch)
                 continue
             except CAUGHT as error:
                 self._fail(failed(name, shown(record), error), stretch)
                 continue
-            for key, value in pairs:
-                group = key if type(key) is str else group_key(key)
+            for group, (_, value) in zip(groups, pairs, strict=True):
                 values[group].append(kept(value, number))
 
     def _numbered(self, mapper: Method, stretch: _Stretch) -> Values:
@@ -174,23 +189,31 @@ class _Mapper:
 
     def _batched(self, mapper: Callable[[pa.Table], pa.Table], stretch: _Stretch) -> Values:
         values: Values = defaultdict(list)
-        try:
+        given = f"a batch of {stretch.rows.num_rows:,} records"
+
+        def pairs() -> list[Pair]:
             table = batch_of(mapper, self._code.takes, stretch.rows)
-        except FailedCallError as error:
-            self._fail(error, stretch)
-            return values
-        for key, value in zip(table["key"].to_pylist(), table["value"].to_pylist(), strict=True):
-            values[group_key(key)].append(value)
+            columns = table["key"].to_pylist(), table["value"].to_pylist()
+            return [(group_key(key), value) for key, value in zip(*columns, strict=True)]
+
+        self._take(attempted("map_batches", lambda: given, pairs), values, stretch)
         return values
 
     def _once(self, name: str, method: Method | None, values: Values, stretch: _Stretch) -> None:
         if method is None:
             return
-        try:
-            for key, value in called(name, "no record", method):
-                values[group_key(key)].append(value)
-        except FailedCallError as error:
-            self._fail(error, stretch)
+
+        def pairs() -> list[Pair]:
+            return [(group_key(key), value) for key, value in called(name, "no record", method)]
+
+        self._take(attempted(name, lambda: "no record", pairs), values, stretch)
+
+    def _take(self, found: list[Pair] | FailedCallError, values: Values, stretch: _Stretch) -> None:
+        if isinstance(found, FailedCallError):
+            self._fail(found, stretch)
+            return
+        for group, value in found:
+            values[group].append(value)
 
     def _records(self, stretch: _Stretch) -> Sequence[Any]:
         """Lines of text, or dictionaries."""
@@ -206,10 +229,6 @@ class _Mapper:
         if len(self.faults) <= self._code.max_errors:
             position = stretch.pane * self._shape.pane
             self.faults.append(fault_of(self._code, error, position))
-
-
-def fault_of(code: Code, error: FailedCallError, position: int) -> Fault:
-    return Fault(code.job, error.method, error.given, error.reason, position)
 
 
 def batch_of(
@@ -233,10 +252,11 @@ def _cells(
 ) -> Mapped:
     """The block of a job whose values are merged as SQL's are."""
     mapper = job_of(code).map_batches
+    wanted = batch_of(mapper, code.takes, stretches[0].rows.slice(0, 0)).schema
     faults, tables = [], []
     for stretch in stretches:
         try:
-            found = batch_of(mapper, code.takes, stretch.rows)
+            found = _typed(batch_of(mapper, code.takes, stretch.rows), wanted)
             tables.append(_placed(shape, stretch, found, marked))
         except FailedCallError as error:
             faults.append(fault_of(code, error, stretch.pane * shape.pane))
@@ -245,6 +265,21 @@ def _cells(
     mapped = pa.concat_tables(tables, promote_options="permissive")
     sql = compute_sql(shape, windows, marked)
     return Mapped(run(sql, {"records": mapped}, f"computing blocks of job {code.job}"), faults)
+
+
+def _typed(table: pa.Table, wanted: pa.Schema) -> pa.Table:
+    """Keys and values of the types that no records have: what the job was created with."""
+    for number, field_ in enumerate(wanted):
+        column = table.column(number)
+        if column.type == field_.type or pa.types.is_null(field_.type):
+            continue
+        try:
+            table = table.set_column(number, field_.name, column.cast(field_.type))
+        except pa.ArrowException as error:
+            told = f"its {field_.name} is {column.type}; expected {field_.type}, as without records"
+            given = f"a batch that gave {table.num_rows:,} rows"
+            raise FailedCallError("map_batches", given, f"{told}: {error}") from error
+    return table
 
 
 def _placed(shape: Shape, stretch: _Stretch, table: pa.Table, marked: bool) -> pa.Table:

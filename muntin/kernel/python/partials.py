@@ -13,6 +13,7 @@ from typing import Any
 import pyarrow as pa
 
 from muntin.kernel.python.code import job_of
+from muntin.kernel.python.faults import attempted, failure, failure_in, is_failure, or_failure
 from muntin.kernel.python.keys import decode_key
 from muntin.kernel.python.steps import FailedCallError, Step, shown, steps_of
 from muntin.model import Code, Shape
@@ -28,7 +29,6 @@ SCHEMA = pa.schema(
     ]
 )
 STATE_SPEC = -1  # rows that hold a state, of which the newest counts
-_TOO_LARGE = b"!"
 
 Row = tuple[int, int, int | None, bytes, bytes]  # pane, spec, not_before, key, partial
 
@@ -45,18 +45,29 @@ def rows_of(block: pa.Table) -> Iterable[Row]:
     return zip(*columns, strict=True)
 
 
-def packed(code: Code, values: list[Any]) -> bytes:
+def packed(code: Code, key: Any, values: list[Any]) -> bytes:
     data = pickle.dumps(values, 5)
-    return data if len(data) <= code.max_state else _too_large(len(data))
+    return data if len(data) <= code.max_state else failure(too_large(code, key, len(data)))
 
 
-def check_size(code: Code, key: Any, partials: Sequence[bytes]) -> None:
-    """Refuses partials that are too large, or too large together."""
-    size = sum(map(_size, partials))
-    if size > code.max_state or any(data.startswith(_TOO_LARGE) for data in partials):
-        reason = f"its values take {size:,} bytes, but max_state is {code.max_state:,}"
-        hint = "a combiner makes them fewer, shorter windows or a larger max_state may do too"
-        raise FailedCallError("state", f"key {shown(key)}", f"{reason}; {hint}")
+def too_large(code: Code, key: Any, size: int) -> FailedCallError:
+    reason = f"its values take {size:,} bytes, but max_state is {code.max_state:,}"
+    hint = "a combiner makes them fewer, shorter windows or a larger max_state may do too"
+    return FailedCallError("state", f"key {shown(key)}", f"{reason}; {hint}")
+
+
+def whole_of(code: Code, step: Step, key: Any, partials: Sequence[bytes]) -> list[Any]:
+    """The values of one window or pane, combined, unless some failed or they are too large."""
+    for data in partials:
+        if is_failure(data):
+            raise failure_in(data)
+    size = sum(map(len, partials))
+    if size > code.max_state and step.combiner is None:
+        raise too_large(code, key, size)
+    values = step.combine(key, unpacked(partials))
+    if size > code.max_state and len(pickle.dumps(values, 5)) > code.max_state:
+        raise too_large(code, key, size)
+    return values
 
 
 def unpacked(partials: Sequence[bytes]) -> list[Any]:
@@ -75,7 +86,8 @@ def merge_blocks(shape: Shape, blocks: Sequence[pa.Table]) -> pa.Table:
             states[key] = max(row, states.get(key, row), key=lambda r: r[0])
         else:
             found.setdefault((pane, spec, mark, key), []).append(partial)
-    step = step_of(shape.code)
+    merges = any(len(partials) > 1 for partials in found.values())
+    step = step_of(shape.code) if merges else Step()
     rows = [(*place, merge_partials(shape.code, step, place[3], partials))
             for place, partials in found.items()]  # fmt: skip
     return block_of([*rows, *states.values()])
@@ -84,11 +96,17 @@ def merge_blocks(shape: Shape, blocks: Sequence[pa.Table]) -> pa.Table:
 def merge_partials(code: Code, step: Step, key_bytes: bytes, partials: Sequence[bytes]) -> bytes:
     if len(partials) == 1:
         return partials[0]
-    if step.combiner is None and sum(map(_size, partials)) > code.max_state:
-        return _too_large(sum(map(_size, partials)))
-    if any(data.startswith(_TOO_LARGE) for data in partials):
-        return _too_large(sum(map(_size, partials)))
-    return packed(code, combined(step, decode_key(key_bytes), unpacked(partials)))
+    broken = next(filter(is_failure, partials), None)
+    if broken is not None:
+        return broken
+
+    def merge() -> bytes:
+        key, size = decode_key(key_bytes), sum(map(len, partials))
+        if step.combiner is None and size > code.max_state:
+            raise too_large(code, key, size)
+        return packed(code, key, combined(step, key, unpacked(partials)))
+
+    return or_failure(attempted("merging values", lambda: _told(key_bytes), merge))
 
 
 def combined(step: Step, key: Any, values: list[Any]) -> list[Any]:
@@ -104,9 +122,6 @@ def step_of(code: Code) -> Step:
     return Step() if code.style in ("updates", "states") else steps_of(job_of(code))[0]
 
 
-def _size(data: bytes) -> int:
-    return int(data[1:]) if data.startswith(_TOO_LARGE) else len(data)
-
-
-def _too_large(size: int) -> bytes:
-    return _TOO_LARGE + str(size).encode()
+def _told(key_bytes: bytes) -> str:
+    key = attempted("key", lambda: "its bytes", lambda: decode_key(key_bytes))
+    return "a key" if isinstance(key, FailedCallError) else f"key {shown(key)}"

@@ -7,18 +7,30 @@ nothing but the fault, which the driver counts.
 from __future__ import annotations
 
 import pickle
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from functools import partial
+from typing import Any, TypeVar
 
 import numpy as np
 import pyarrow as pa
 
 from muntin.kernel.engine import quote, run
 from muntin.kernel.python.code import job_of, new_job
+from muntin.kernel.python.faults import (
+    attempted,
+    by_removing_good,
+    failure,
+    failure_in,
+    fault_of,
+    fault_rows,
+    is_failure,
+    naming,
+    or_failure,
+    sparse_rows,
+)
 from muntin.kernel.python.keys import decode_key, encoded, group_key
-from muntin.kernel.python.mapping import fault_of
-from muntin.kernel.python.partials import check_size, rows_of, step_of, unpacked
+from muntin.kernel.python.partials import rows_of, step_of, whole_of
 from muntin.kernel.python.results import columns_of, output_schema
 from muntin.kernel.python.steps import (
     CAUGHT,
@@ -32,9 +44,10 @@ from muntin.kernel.python.steps import (
 )
 from muntin.kernel.statements import FAULT, WINDOW, WINDOW_END, spec_id
 from muntin.model import Code, Job, Shape
-from muntin.windows.sliding import Part, by_merging, by_removing
+from muntin.windows.sliding import Part, by_merging
 from muntin.windows.spec import WindowSpec
 
+T = TypeVar("T")
 Values = list[Any]
 DueEnds = Mapping[str, Sequence[Sequence[int]]]
 
@@ -62,9 +75,16 @@ def finish_windows(
         job = jobs[name]
         for which, ends in enumerate(kinds):
             if ends:
-                pairs = _Windows(shape, job.windows[which], ends).pairs(block)
+                pairs = _pairs(shape, job.windows[which], ends, block)
                 found.setdefault(name, []).append(table_of(job, which, job.windows[which], pairs))
     return {name: pa.concat_tables(tables) for name, tables in found.items()}
+
+
+def _pairs(shape: Shape, spec: WindowSpec, ends: Sequence[int], block: pa.Table) -> Found:
+    found = attempted(
+        "job", lambda: "its windows", lambda: _Windows(shape, spec, ends).pairs(block)
+    )
+    return Found(faults=[(ends[0], found)]) if isinstance(found, FailedCallError) else found
 
 
 class _Windows:
@@ -95,27 +115,36 @@ class _Windows:
         for end, key, values in wholes:
             windows.setdefault(end, []).append((key, values))
         for end, groups in windows.items():
-            step = steps_of(new_job(self._code))[0]
+            step = self._tried(end, "reducer", "a window", lambda: steps_of(new_job(self._code))[0])
+            if step is None:
+                continue
             self._once(end, "reducer_init", step.reducer_init)
             for key, values in groups:
                 self._reduce(step, end, key, values)
             self._once(end, "reducer_final", step.reducer_final)
 
+    def _tried(self, end: int, method: str, given: str, call: Callable[[], T]) -> T | None:
+        found = attempted(method, lambda: given, call)
+        if isinstance(found, FailedCallError):
+            self._found.faults.append((end, found))
+            return None
+        return found
+
     def _once(self, end: int, name: str, method: Any) -> None:
         if method is not None:
-            try:
-                self._found.add(end, called(name, "a window", method))
-            except FailedCallError as error:
-                self._found.faults.append((end, error))
+            pairs = self._tried(end, name, "a window", lambda: called(name, "a window", method))
+            self._found.add(end, pairs or ())
 
     def _reduce(self, step: Step, end: int, key: Any, values: Values) -> None:
-        try:
+        def reduce() -> None:
             if self._code.style == "updates":
                 self._found.add(end, self._updates(end, key, values))
             else:
                 self._found.add(end, step.reduce(key, values))
-        except FailedCallError as error:
-            self._found.faults.append((end, error))
+
+        failure = attempted("reducer", naming(key), reduce)
+        if failure is not None:
+            self._found.faults.append((end, failure))
 
     def _updates(self, end: int, key: Any, values: Values) -> Iterator[Pair]:
         """A key's values in time order; values that fail change nothing."""
@@ -138,14 +167,14 @@ class _Windows:
             if span is not None:
                 keys.setdefault(key, []).append((*span, data))
         for key_bytes, rows in keys.items():
-            key = decode_key(key_bytes)
-            try:
-                check_size(self._code, key, [data for _, _, data in rows])
-                parts = [Part(*row) for row in rows]
-                yield from [(end, key, whole) for end, whole in self._slide(key, parts)]
-            except FailedCallError as error:
-                first = next(e for e in self._ends if e >= min(row[0] for row in rows))
-                self._found.faults.append((first, error))
+            first = next(e for e in self._ends if e >= min(row[0] for row in rows))
+            boxed = self._tried(first, "reducer", "a key", partial(_boxed, key_bytes))
+            for key in boxed or ():
+                for end, whole in self._slide(key, [Part(*row) for row in rows]):
+                    if isinstance(whole, FailedCallError):
+                        self._found.faults.append((end, whole))
+                    else:
+                        yield end, key, whole
 
     def _span(self, pane: int, kind: int, not_before: int | None) -> tuple[int, int] | None:
         """The first and last of the due windows that hold a row."""
@@ -159,28 +188,64 @@ class _Windows:
             first = first if not_before is None else max(first, not_before + 1)
         return (first, last) if first <= self._ends[-1] and last >= self._ends[0] else None
 
-    def _slide(self, key: Any, parts: list[Part[bytes]]) -> Iterator[tuple[int, Values]]:
-        def merge(partials: Sequence[bytes]) -> Values:
-            return self._step.combine(key, unpacked(partials))
+    def _slide(
+        self, key: Any, parts: list[Part[bytes]]
+    ) -> Iterable[tuple[int, Values | FailedCallError]]:
+        """Every window fails alone: what is in one does not depend on which others are due."""
 
+        def merge(partials: Sequence[bytes]) -> Values | FailedCallError:
+            call = partial(whole_of, self._code, self._step, key, partials)
+            return attempted("values", naming(key), call)
+
+        if removes_panes(self._shape, self._spec) and _single(parts):
+            return self._removed(key, parts, merge)
+        return by_merging(parts, self._ends, merge)
+
+    def _removed(
+        self,
+        key: Any,
+        parts: list[Part[bytes]],
+        merge: Callable[[Sequence[bytes]], Values | FailedCallError],
+    ) -> Iterator[tuple[int, Values | FailedCallError]]:
         def add(partials: Sequence[bytes]) -> bytes:
-            return pickle.dumps(merge(partials), 5)
+            found = merge(partials)
+            if isinstance(found, FailedCallError):
+                return failure(found)
+            return or_failure(attempted("combiner", naming(key), lambda: pickle.dumps(found, 5)))
 
         def remove(whole: bytes, part: bytes) -> bytes:
-            given = f"key {shown(key)}"
+            if is_failure(whole):
+                return whole
+            return or_failure(attempted("uncombiner", naming(key), lambda: less(whole, part)))
+
+        def less(whole: bytes, part: bytes) -> bytes:
             (before,), (left,) = pickle.loads(whole), pickle.loads(part)
+            given = naming(key)()
             pairs = called("uncombiner", given, self._job.uncombiner, key, before, left)
             return pickle.dumps([value for _, value in pairs], 5)
 
-        if not removes_panes(self._shape, self._spec) or not _single(parts):
-            return by_merging(parts, self._ends, merge)
-        wholes = by_removing(parts, self._ends, add, remove)
-        return ((end, pickle.loads(whole)) for end, whole in wholes)
+        wholes = by_removing_good(
+            parts, self._ends, add, remove, lambda whole: [whole] if is_failure(whole) else []
+        )
+        for end, whole in wholes:
+            if is_failure(whole):
+                yield end, failure_in(whole)
+            else:
+                yield end, attempted("values", naming(key), partial(pickle.loads, whole))
+
+
+def _boxed(key_bytes: bytes) -> list[Any]:
+    """The key, apart from none at all: None is a key too."""
+    return [decode_key(key_bytes)]
 
 
 def _single(parts: Sequence[Part[bytes]]) -> bool:
     """Whether every part is one value, as a combiner leaves it."""
-    return all(len(pickle.loads(part.value)) == 1 for part in parts)
+
+    def single() -> bool:
+        return all(not is_failure(p.value) and len(pickle.loads(p.value)) == 1 for p in parts)
+
+    return attempted("values", lambda: "a key", single) is True
 
 
 def removes_panes(shape: Shape, spec: WindowSpec) -> bool:
@@ -207,7 +272,8 @@ def table_of(job: Job, which: int, spec: WindowSpec, found: Found) -> pa.Table:
 def _with_faults(
     code: Code, which: int, spec: WindowSpec, rows: pa.Table, found: Found
 ) -> pa.Table:
-    both = pa.concat_tables([rows, _fault_rows(code, spec, found.faults, rows.schema)])
+    faults = [(end, fault_of(code, error, end * spec.pane - 1)) for end, error in found.faults]
+    both = pa.concat_tables([rows, fault_rows(rows.schema, faults)])
     return both.append_column("win", pa.array(np.full(both.num_rows, which, np.int8)))
 
 
@@ -221,19 +287,20 @@ def _typed(job: Job, found: Found) -> pa.Table:
 
 
 def _pickled(found: Found) -> pa.Table:
-    pairs = pa.array([pickle.dumps(pair, 5) for pair in found.pairs], pa.binary())
-    ends = pa.array(found.ends, pa.int64())
-    return pa.table({"w": ends, "pair": pairs, "fault": pa.nulls(len(ends), pa.binary())})
+    ends, pairs = [], []
+    for end, pair in zip(found.ends, found.pairs, strict=True):
+        data = attempted("reducer", _naming_result(pair), partial(pickle.dumps, pair, 5))
+        if isinstance(data, FailedCallError):
+            found.faults.append((end, data))
+        else:
+            ends.append(end)
+            pairs.append(data)
+    columns = {"w": pa.array(ends, pa.int64()), "pair": pa.array(pairs, pa.binary())}
+    return pa.table({**columns, "fault": pa.nulls(len(ends), pa.binary())})
 
 
-def _fault_rows(
-    code: Code, spec: WindowSpec, faults: list[tuple[int, FailedCallError]], schema: pa.Schema
-) -> pa.Table:
-    ends = pa.array([end for end, _ in faults], pa.int64())
-    told = [pickle.dumps(fault_of(code, e, end * spec.pane - 1)) for end, e in faults]
-    empty = {f.name: pa.nulls(len(faults), f.type) for f in schema}
-    filled = empty | {"w": ends, "fault": pa.array(told, pa.binary())}
-    return pa.table(filled, schema=schema)
+def _naming_result(pair: Pair) -> Callable[[], str]:
+    return lambda: f"the result {shown(pair)}"
 
 
 def _later_steps(code: Code) -> list[Step]:
@@ -258,30 +325,37 @@ def _chained(job: Job, steps: Sequence[Step], rows: pa.Table) -> pa.Table:
     """The later steps of a job over each window's pairs."""
     code = job.shape.code
     assert code is not None
-    windows: dict[tuple[int, int], list[Pair]] = {}
+    windows: dict[tuple[int, int], list[bytes]] = {}
     told = rows.filter(rows["fault"].is_valid())
     tables = [_typed_faults(job, told)]
     pairs = rows.filter(rows["fault"].is_null())
     columns = (pairs.column(name).to_pylist() for name in ("w", "win", "pair"))
     for end, which, data in zip(*columns, strict=True):
-        windows.setdefault((which, end), []).append(pickle.loads(data))
-    for (which, end), found in windows.items():
+        windows.setdefault((which, end), []).append(data)
+    for (which, end), pickled in windows.items():
         last = Found()
-        try:
-            for step in steps:
-                found = _round(step, found)
+        found = attempted("steps", lambda: "a window", partial(_rounds, steps, pickled))
+        if isinstance(found, FailedCallError):
+            last.faults.append((end, found))
+        else:
             last.add(end, found)
-        except FailedCallError as error:
-            last.faults.append((end, error))
         rows = _typed(job, last)
         tables.append(_with_faults(code, which, job.windows[which], rows, last))
     return pa.concat_tables(tables)
 
 
+def _rounds(steps: Sequence[Step], pickled: Sequence[bytes]) -> list[Pair]:
+    pairs = [pickle.loads(data) for data in pickled]
+    for step in steps:
+        pairs = _round(step, pairs)
+    return pairs
+
+
 def _typed_faults(job: Job, told: pa.Table) -> pa.Table:
-    schema = output_schema(tuple(o.type for o in job.outputs))
-    columns = {f.name: pa.nulls(told.num_rows, f.type) for f in schema}
-    return pa.table({"w": told["w"], **columns, "fault": told["fault"], "win": told["win"]})
+    columns = output_schema(tuple(o.type for o in job.outputs))
+    places = [told.schema.field(name) for name in ("fault", "win")]
+    schema = pa.schema([told.schema.field("w"), *columns, *places])
+    return sparse_rows(schema, told.num_rows, {n: told[n] for n in ("w", "fault", "win")})
 
 
 def _round(step: Step, pairs: list[Pair]) -> list[Pair]:
@@ -298,7 +372,10 @@ def _round(step: Step, pairs: list[Pair]) -> list[Pair]:
         mapped += called("mapper_final", "a window", step.mapper_final)
     groups: dict[Any, Values] = {}
     for key, value in mapped:
-        groups.setdefault(group_key(key), []).append(value)
+        group = attempted("mapper", naming(key), partial(group_key, key))
+        if isinstance(group, FailedCallError):
+            raise group
+        groups.setdefault(group, []).append(value)
     found: list[Pair] = []
     if step.reducer_init is not None:
         found += called("reducer_init", "a window", step.reducer_init)

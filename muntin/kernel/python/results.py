@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from muntin.kernel.engine import run
 from muntin.kernel.python.code import job_of
-from muntin.kernel.python.steps import FailedCallError, Pair, shown
+from muntin.kernel.python.steps import CAUGHT, FailedCallError, Pair, shown
 from muntin.model import Job
 
 _Failures = list[tuple[int, FailedCallError]]  # each with the number of its pair
@@ -35,7 +35,7 @@ def columns_of(job: Job, pairs: Sequence[Pair]) -> tuple[list[pa.Array], list[in
             failures.append((number, failure))
     try:
         return _arrays(job, rows), which, failures
-    except (pa.ArrowException, TypeError, ValueError, OverflowError):
+    except CAUGHT:
         return _fitting(job, rows, which, failures)
 
 
@@ -49,7 +49,7 @@ def _fitting(
             _arrays(job, [row])
             good.append(row)
             kept.append(number)
-        except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
+        except CAUGHT as error:  # values may say themselves how they become numbers
             wanted = ", ".join(f"{o.name} {o.type}" for o in job.outputs)
             reason = f"expected columns {wanted}: {error}"
             result = f"the result {shown(tuple(row))}"
@@ -86,7 +86,7 @@ def _flat(job: Job, key: Any, value: Any) -> list[Any]:
 def _json(value: Any) -> str:
     try:
         return json.dumps(value, ensure_ascii=False, default=_plain)
-    except (TypeError, ValueError) as error:
+    except CAUGHT as error:
         reason = f"it is not JSON ({error}); yield plain values, or name the job's columns"
         raise FailedCallError("reducer", f"the result {shown(value)}", reason) from error
 

@@ -9,19 +9,19 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from muntin.kernel.python.code import job_of
+from muntin.kernel.python.faults import attempted, naming, sparse_rows
 from muntin.kernel.python.keys import decode_key
-from muntin.kernel.python.partials import SCHEMA, STATE_SPEC, check_size, rows_of, unpacked
+from muntin.kernel.python.partials import SCHEMA, STATE_SPEC, rows_of, too_large, whole_of
 from muntin.kernel.python.reducing import Found, started, table_of
-from muntin.kernel.python.steps import FailedCallError, updated
+from muntin.kernel.python.steps import FailedCallError, Step, updated
 from muntin.model import Code, Job
-
-_Value = tuple[int, int, str, int, Any]  # end of its pane, time, source, number, value
 
 
 def advance(job: Job, block: pa.Table, ends: Sequence[int]) -> pa.Table:
@@ -54,24 +54,36 @@ class _Run:
     def state(
         self, key_bytes: bytes, before: bytes | None, partials: list[tuple[int, bytes]]
     ) -> bytes | None:
-        """A key's state after its values, or None where it stays as it was."""
-        key = decode_key(key_bytes)
-        try:
-            values = self._values(key, partials)
-            state = pickle.loads(before) if before is not None else None
-            for end, *_, value in values:
-                state = self._updated(key, state, end, value)
-            data = pickle.dumps(state, 5)
-            check_size(self._code, key, [data])
-        except FailedCallError as error:
-            self.found.faults.append((min(end for end, _ in partials), error))
-            return None
-        return data
+        """A key's state after its values, or None where it stays as it was.
 
-    def _values(self, key: Any, partials: list[tuple[int, bytes]]) -> list[_Value]:
-        check_size(self._code, key, [data for _, data in partials])
-        values = [(end, *value) for end, data in partials for value in unpacked([data])]
-        return sorted(values, key=lambda value: value[1:4])
+        A pane that fails changes nothing, and those after it go on from the state before it.
+        """
+        panes: dict[int, list[bytes]] = {}
+        for end, data in sorted(partials):
+            panes.setdefault(end, []).append(data)
+        known = attempted("state", lambda: "a key", lambda: [decode_key(key_bytes)])
+        if isinstance(known, FailedCallError):
+            self.found.faults.append((min(panes), known))
+            return None
+        (key,), after = known, before
+        for end, of_pane in panes.items():
+            call = partial(self._after, key, after, end, of_pane)
+            state = attempted("state", naming(key), call)
+            if isinstance(state, FailedCallError):
+                self.found.faults.append((end, state))
+            else:
+                after = state
+        return after if after is not before else None
+
+    def _after(self, key: Any, before: bytes | None, end: int, partials: list[bytes]) -> bytes:
+        values = whole_of(self._code, Step(), key, partials)
+        state = pickle.loads(before) if before is not None else None
+        for *_, value in sorted(values, key=lambda value: value[:3]):
+            state = self._updated(key, state, end, value)
+        data = pickle.dumps(state, 5)
+        if len(data) > self._code.max_state:
+            raise too_large(self._code, key, len(data))
+        return data
 
     def _updated(self, key: Any, state: Any, end: int, value: Any) -> Any:
         """The next state. A value that fails changes nothing; None is a key not seen yet."""
@@ -89,11 +101,9 @@ def _with_states(rows: pa.Table, states: dict[bytes, bytes], end: int) -> pa.Tab
     """State rows behind the others: `w` is the pane up to which they go."""
     for name in ("k0", "state"):
         rows = rows.append_column(name, pa.nulls(rows.num_rows, pa.binary()))
-    told = {f.name: pa.nulls(len(states), f.type) for f in rows.schema}
-    told["w"] = pa.array([end] * len(states), pa.int64())
-    told["k0"] = pa.array(list(states), pa.binary())
-    told["state"] = pa.array(list(states.values()), pa.binary())
-    return pa.concat_tables([rows, pa.table(told, schema=rows.schema)])
+    count = len(states)
+    columns = {"w": [end] * count, "k0": list(states), "state": list(states.values())}
+    return pa.concat_tables([rows, sparse_rows(rows.schema, count, columns)])
 
 
 def without_states(found: Mapping[str, pa.Table]) -> tuple[dict[str, pa.Table], list[pa.Table]]:
@@ -106,9 +116,7 @@ def _split(table: pa.Table) -> tuple[pa.Table, pa.Table]:
     kept = pc.is_valid(table["state"])
     states = table.filter(kept)
     count = states.num_rows
-    columns = {f.name: pa.nulls(count, f.type) for f in SCHEMA}
-    columns |= {"pane": states["w"], "k0": states["k0"], "c0": states["state"]}
-    columns["spec"] = pa.array([STATE_SPEC] * count, pa.int32())
-    columns["part"] = pa.array([0] * count, pa.int8())
+    places = {"pane": states["w"], "k0": states["k0"], "c0": states["state"]}
+    kind = {"spec": [STATE_SPEC] * count, "part": [0] * count}
     rows = table.filter(pc.invert(kept)).drop_columns(["k0", "state"])
-    return rows, pa.table(columns, schema=SCHEMA)
+    return rows, sparse_rows(SCHEMA, count, places | kind)

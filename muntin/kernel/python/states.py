@@ -1,7 +1,7 @@
 """Aggregates in Python: `zero`, `add`, `merge`, `finish` and perhaps `remove`.
 
 A cell is a pickled state. SQL groups what belongs together into lists, and here each list becomes
-one state. A state that failed stays so through all merges, until its window tells of it.
+one state.
 """
 
 from __future__ import annotations
@@ -14,18 +14,27 @@ from typing import Any
 import pyarrow as pa
 
 from muntin.kernel.python.code import job_of
+from muntin.kernel.python.faults import (
+    attempted,
+    by_removing_good,
+    failure,
+    failure_in,
+    fault_of,
+    is_failure,
+    or_failure,
+    sparse_rows,
+)
+from muntin.kernel.python.faults import fault_rows as rows_of_faults
 from muntin.kernel.python.keys import encode_key
-from muntin.kernel.python.mapping import fault_of
 from muntin.kernel.python.results import output_schema
 from muntin.kernel.python.steps import CAUGHT, FailedCallError, failed, shown
 from muntin.kernel.statements import FAULT, WINDOW, WINDOW_END, cells_of, row_names
 from muntin.model import Cell, Code, Fault, Job, Merge, Shape
-from muntin.windows.sliding import Part, by_removing
+from muntin.windows.sliding import Part
 from muntin.windows.spec import WindowSpec
 
 METHODS = ("zero", "add", "merge", "finish")
 RETURNS = "DOUBLE"  # unless the aggregate says otherwise
-_FAILED = b"!"
 _Held = tuple[tuple[Any, int], ...]  # of each cell its value, and how many it is made of
 
 
@@ -60,19 +69,14 @@ def finished(job: Job, windows: pa.Table) -> tuple[pa.Table, list[tuple[int, Fau
 def fault_rows(faults: Sequence[tuple[int, Fault]], rows: pa.Table) -> pa.Table:
     """The rows, and one more for every fault."""
     rows = rows.append_column("fault", pa.nulls(rows.num_rows, pa.binary()))
-    told = {f.name: pa.nulls(len(faults), f.type) for f in rows.schema}
-    told["w"] = pa.array([end for end, _ in faults], rows.schema.field("w").type)
-    told["fault"] = pa.array([pickle.dumps(fault) for _, fault in faults], pa.binary())
-    return pa.concat_tables([rows, pa.table(told, schema=rows.schema)])
+    return pa.concat_tables([rows, rows_of_faults(rows.schema, faults)])
 
 
 def with_faults(ordered: pa.Table, told: pa.Table) -> pa.Table:
     """Ordered rows, and the rows of faults at their end."""
     ordered = ordered.append_column(FAULT, pa.nulls(ordered.num_rows, pa.binary()))
-    columns = {f.name: pa.nulls(told.num_rows, f.type) for f in ordered.schema}
     places = {WINDOW: told["win"], WINDOW_END: told["w"], FAULT: told["fault"]}
-    faults = pa.table(columns | places).cast(ordered.schema)
-    return pa.concat_tables([ordered, faults])
+    return pa.concat_tables([ordered, sparse_rows(ordered.schema, told.num_rows, places)])
 
 
 def code_of(cell: Cell) -> Code:
@@ -104,8 +108,12 @@ def slide(shape: Shape, panes: pa.Table, spec: WindowSpec, ends: Sequence[int]) 
     found = [
         (end, *rows[key], *(value if count else None for value, count in whole))
         for key, of_key in parts.items()
-        for end, whole in by_removing(
-            of_key, ends, lambda many: _sum(cells, many), lambda w, part: _less(cells, w, part)
+        for end, whole in by_removing_good(
+            of_key,
+            ends,
+            lambda many: _sum(cells, many),
+            lambda whole, part: _less(cells, whole, part),
+            lambda whole: _failures(cells, whole),
         )
     ]
     schema = pa.schema(
@@ -139,6 +147,12 @@ def _less(cells: Sequence[Cell], whole: _Held, part: _Held) -> _Held:
     return tuple(rest)
 
 
+def _failures(cells: Sequence[Cell], whole: _Held) -> list[bytes]:
+    there = zip(cells, whole, strict=True)
+    states = [value for cell, (value, count) in there if cell.merge is Merge.STATE and count]
+    return [state for state in states if is_failure(state)]
+
+
 def _folded(shape: Shape, table: pa.Table, fold: Callable[[Code, list[Any]], bytes]) -> pa.Table:
     for cell in shape.states:
         lists = table.column(cell.name).to_pylist()
@@ -152,46 +166,51 @@ def _exchanged(table: pa.Table, cell: Cell, column: pa.Array) -> pa.Table:
 
 
 def _add(code: Code, values: list[dict[str, Any]]) -> bytes:
-    aggregate = job_of(code)
     given: tuple[Any, ...] = ()
-    try:
+
+    def add() -> bytes:
+        nonlocal given
+        aggregate = job_of(code)
         state = aggregate.zero()
         for fields in values:
-            args = tuple(fields.values())
-            given = args
-            state = aggregate.add(state, *args)
+            given = tuple(fields.values())
+            state = aggregate.add(state, *given)
         return pickle.dumps(state, 5)
-    except CAUGHT as error:
-        return _failure(failed(f"{code.job}.add", ", ".join(map(shown, given)), error))
+
+    return or_failure(attempted(f"{code.job}.add", lambda: ", ".join(map(shown, given)), add))
 
 
 def merge_states(code: Code, states: Sequence[bytes]) -> bytes:
-    broken = next((state for state in states if state.startswith(_FAILED)), None)
+    broken = next(filter(is_failure, states), None)
     if broken is not None or len(states) == 1:
         return broken or states[0]
-    try:
+
+    def merge() -> bytes:
         whole = pickle.loads(states[0])
         for state in states[1:]:
             whole = job_of(code).merge(whole, pickle.loads(state))
-        data = pickle.dumps(whole, 5)
-    except CAUGHT as error:
-        return _failure(failed(f"{code.job}.merge", "two states", error))
-    return data if len(data) <= code.max_state else _failure(_too_large(code, data))
+        return pickle.dumps(whole, 5)
+
+    data = or_failure(attempted(f"{code.job}.merge", lambda: "two states", merge))
+    if is_failure(data) or len(data) <= code.max_state:
+        return data
+    return failure(_too_large(code, data))
 
 
 def _remove(code: Code, whole: bytes, part: bytes) -> bytes:
-    if whole.startswith(_FAILED) or part.startswith(_FAILED):
-        return whole  # of a window before; what comes after it does not leave
-    try:
+    if is_failure(whole):
+        return whole
+
+    def remove() -> bytes:
         return pickle.dumps(job_of(code).remove(pickle.loads(whole), pickle.loads(part)), 5)
-    except CAUGHT as error:
-        return _failure(failed(f"{code.job}.remove", "two states", error))
+
+    return or_failure(attempted(f"{code.job}.remove", lambda: "two states", remove))
 
 
 def _finish(code: Code, data: bytes, kind: pa.DataType) -> Any:
     """The value of a state, if it is of the type it should be."""
-    if data.startswith(_FAILED):
-        raise FailedCallError(*pickle.loads(data[1:]))
+    if is_failure(data):
+        raise failure_in(data)
     if len(data) > code.max_state:
         raise _too_large(code, data)
     try:
@@ -203,7 +222,3 @@ def _finish(code: Code, data: bytes, kind: pa.DataType) -> Any:
 def _too_large(code: Code, data: bytes) -> FailedCallError:
     reason = f"it takes {len(data):,} bytes, but max_state is {code.max_state:,}"
     return FailedCallError(code.job, "a state", reason)
-
-
-def _failure(error: FailedCallError) -> bytes:
-    return _FAILED + pickle.dumps((error.method, error.given, error.reason))

@@ -50,17 +50,21 @@ class Step:
         """The values of a key, fewer if there is a combiner."""
         if self.combiner is None or len(values) < 2:
             return values
-        pairs = called("combiner", f"key {shown(key)}", self.combiner, key, iter(values))
-        if any(encode_key(other) != encode_key(key) for other, _ in pairs):
-            others = next(other for other, _ in pairs if encode_key(other) != encode_key(key))
-            reason = f"it changed the key to {shown(others)}; expected the key it was given"
-            raise FailedCallError("combiner", f"key {shown(key)}", reason)
+        given = f"key {shown(key)}"
+        pairs = called("combiner", given, self.combiner, key, iter(values))
+        for other, _ in pairs:
+            if not _is_same(other, key):
+                reason = f"it changed the key to {shown(other)}; expected the key it was given"
+                raise FailedCallError("combiner", given, reason)
         return [value for _, value in pairs]
 
     def reduce(self, key: Any, values: list[Any]) -> list[Pair]:
         if self.reducer is None:
             return [(key, value) for value in values]
-        values = sorted(values, key=_sort_text) if self.sort_values else values
+        try:
+            values = sorted(values, key=_sort_text) if self.sort_values else values
+        except CAUGHT as error:
+            raise failed("sorting values", f"key {shown(key)}", error) from error
         return called("reducer", f"key {shown(key)}", self.reducer, key, iter(values))
 
 
@@ -147,6 +151,15 @@ def shown(value: Any) -> str:
     except Exception as error:  # the user's own __repr__ is as good as the rest
         text = f"a {type(value).__name__} ({error})"
     return text if len(text) <= _SHOWN else text[:_SHOWN] + "…"
+
+
+def _is_same(one: Any, two: Any) -> bool:
+    if one is two:
+        return True
+    try:
+        return encode_key(one) == encode_key(two)
+    except CAUGHT:  # what cannot be a key is not the one that was given
+        return False
 
 
 def _sort_text(value: Any) -> str:
