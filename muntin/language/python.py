@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -15,7 +15,7 @@ from muntin.kernel.engine import describe, literal, quote, run
 from muntin.kernel.python.code import find, instance_of, payload_of, version_of
 from muntin.kernel.python.mapping import batch_of
 from muntin.kernel.python.states import METHODS, returns_of
-from muntin.kernel.python.steps import FailedCallError, steps_of
+from muntin.kernel.python.steps import CAUGHT, FailedCallError, Step, steps_of
 from muntin.language.messages import nearest, reason
 from muntin.language.over import Over, over_of
 from muntin.language.queries import RESERVED, job_of, records_of, result_type
@@ -54,7 +54,7 @@ def aggregate_code(script: Script, name: str, place: exp.Expr, python: Python) -
     reference = str(place.name)
     try:
         target = python.find(reference)
-        aggregate = instance_of(target)
+        aggregate = _made(reference, target)
         missing = [m for m in METHODS if not callable(getattr(aggregate, m, None))]
         if missing:
             message = f"'{reference}' has no {missing[0]}; an aggregate has"
@@ -65,8 +65,8 @@ def aggregate_code(script: Script, name: str, place: exp.Expr, python: Python) -
             reference=reference,
             style="pairs",
             version=version_of(target, payload),
-            max_errors=getattr(aggregate, "max_errors", 0),
-            max_state=getattr(aggregate, "max_state", 1 << 24),
+            max_errors=_limit(reference, aggregate, "max_errors", 0),
+            max_state=_limit(reference, aggregate, "max_state", 1 << 24),
             folder=python.folder,
             payload=payload,
         )
@@ -76,6 +76,21 @@ def aggregate_code(script: Script, name: str, place: exp.Expr, python: Python) -
         raise script.error(str(error), place) from error
     except duckdb.Error as error:
         raise script.error(f"returns of '{reference}': {reason(error)}", place) from error
+
+
+def _made(reference: str, target: Any) -> Any:
+    try:
+        return instance_of(target)
+    except CAUGHT as error:
+        told = f"{type(error).__name__}: {error}"
+        raise CodeError(f"{reference} cannot be made without arguments: {told}") from error
+
+
+def _limit(reference: str, owner: Any, name: str, usual: int) -> int:
+    limit = getattr(owner, name, usual)
+    if not isinstance(limit, int) or isinstance(limit, bool) or limit < 0:
+        raise CodeError(f"{name} of {reference} is {limit!r}; expected a whole number")
+    return limit
 
 
 def _told(error: FailedCallError) -> str:
@@ -99,13 +114,7 @@ class _Class:
         if not inspect.isclass(self._target):
             kind = type(self._target).__name__
             raise CodeError(f"'{self._reference}' is a {kind}; expected a class")
-        try:
-            return instance_of(self._target)
-        except Exception as error:
-            told = f"{type(error).__name__}: {error}"
-            raise CodeError(
-                f"{self._reference} cannot be made without arguments: {told}"
-            ) from error
+        return _made(self._reference, self._target)
 
     def job(self) -> Job:
         style = self._style()
@@ -145,10 +154,20 @@ class _Class:
             return "updates"
         if callable(getattr(job, "map_batches", None)):
             return "cells" if self._combine() else "pairs"
-        if any(step.mapper or step.reducer or step.mapper_final for step in steps_of(job)[:1]):
+        if any(step.mapper or step.reducer or step.mapper_final for step in self._steps()[:1]):
             return "pairs"
         methods = "mapper and reducer, or map_batches, or map, init and update"
         raise CodeError(f"{self._reference} has no methods of a job; expected {methods}")
+
+    def _steps(self) -> list[Step]:
+        try:
+            return steps_of(self._job)
+        except CodeError:
+            raise
+        except CAUGHT as error:
+            told = f"{type(error).__name__}: {error}"
+            message = f"steps() of {self._reference} failed: {told}"
+            raise CodeError(f"{message}; expected a list of steps") from error
 
     def _combine(self) -> str | None:
         combine = getattr(self._job, "combine", None)
@@ -174,10 +193,7 @@ class _Class:
         )
 
     def _limit(self, name: str, usual: int) -> int:
-        limit = getattr(self._job, name, usual)
-        if not isinstance(limit, int) or limit < 0:
-            raise CodeError(f"{name} of {self._reference} is {limit!r}; expected a whole number")
-        return limit
+        return _limit(self._reference, self._job, name, usual)
 
     def _where(self) -> tuple[str | None, set[str]]:
         """The condition on records, and the columns in it."""
@@ -198,6 +214,9 @@ class _Class:
             return (LINE,)
         known = [column.name for column in self._stream.visible_columns()]
         asked = getattr(self._job, "uses", None)
+        if isinstance(asked, str) or not isinstance(asked, Iterable | None):
+            message = f"uses of {self._reference} is {asked!r}"
+            raise CodeError(f"{message}; expected names of columns, as in ('k', 'n')")
         for name in asked or ():
             if name not in known:
                 told = nearest(name, known, "it has no columns")
@@ -227,10 +246,22 @@ class _Class:
         return over_of(script, self._stream, script.statements[0])
 
     def _outputs(self) -> tuple[Output, ...]:
-        columns = getattr(self._job, "columns", None)
+        columns = self._columns()
         if columns is None:
             return Output("key", "", "VARCHAR"), Output("value", "", "VARCHAR")
         return tuple(Output(name, "", self._type(name, kind)) for name, kind in columns.items())
+
+    def _columns(self) -> Mapping[str, str] | None:
+        columns = getattr(self._job, "columns", None)
+        if columns is None:
+            return None
+        texts = isinstance(columns, Mapping) and all(
+            isinstance(name, str) and isinstance(kind, str) for name, kind in columns.items()
+        )
+        if not texts or not columns:
+            wanted = "expected names and SQL types, as in {'word': 'VARCHAR', 'n': 'BIGINT'}"
+            raise CodeError(f"columns of {self._reference} are {columns!r}; {wanted}")
+        return dict(columns)
 
     def _type(self, name: str, kind: str) -> str:
         if name.lower() in RESERVED:
@@ -250,7 +281,7 @@ class _Class:
             self._mapped_columns(shape.code.takes if shape.code else ()),
             "0",
         )
-        columns = getattr(self._job, "columns", None) or {"key": "", "value": ""}
+        columns = self._columns() or {"key": "", "value": ""}
         if len(columns) != 2:
             raise CodeError(f"columns of {self._reference} are {len(columns)}; expected two")
         values = ["key", f"{self._combine()}(value)"]

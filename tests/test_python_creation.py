@@ -1,0 +1,93 @@
+"""What is wrong with a class is told when its job is created, at its place in the text."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, ClassVar
+
+import pytest
+
+from muntin.errors import LanguageError
+from muntin.program import sql
+from tests.test_python_aggregates import Second
+from tests.test_python_jobs import STREAM
+
+
+class Counts:
+    window = "1 MINUTE"
+
+    def mapper(self, _: None, record: Any) -> Iterator[Any]:
+        yield record["k"], 1
+
+
+class Listed(Counts):
+    columns: ClassVar[Any] = ["k", "n"]
+
+
+class Untyped(Counts):
+    columns: ClassVar[Any] = {"k": str, "n": int}
+
+
+class OneName(Counts):
+    uses = "k"
+
+
+class Raises(Counts):
+    def steps(self) -> list[Any]:
+        raise RuntimeError("no steps today")
+
+
+class NoList(Counts):
+    def steps(self) -> Any:
+        return 5
+
+
+class Leaves(Counts):
+    def __init__(self) -> None:
+        raise SystemExit(2)
+
+
+class Arguments(Second):
+    def __init__(self, size: int) -> None:
+        self.size = size
+
+
+class Many(Second):
+    max_errors = "many"
+
+
+class Half(Second):
+    max_state = 0.5
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("Listed", "columns of tests.test_python_creation:Listed are ['k', 'n']; expected names"),
+        ("Untyped", "expected names and SQL types"),
+        ("OneName", "uses of tests.test_python_creation:OneName is 'k'; expected names"),
+        ("Raises", "steps() of tests.test_python_creation:Raises failed: RuntimeError: no steps"),
+        ("NoList", "expected a list of steps"),
+        ("Leaves", "cannot be made without arguments: SystemExit: 2"),
+    ],
+)
+def test_a_class_that_is_no_job_is_refused(name: str, message: str) -> None:
+    job = f"CREATE JOB j AS PYTHON 'tests.test_python_creation:{name}' FROM logs"
+    with pytest.raises(LanguageError) as found:
+        sql(STREAM.format(folder="nowhere", slack="") + job)
+    assert message in str(found.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("Arguments", "cannot be made without arguments: TypeError"),
+        ("Many", "max_errors of tests.test_python_creation:Many is 'many'; expected a whole"),
+        ("Half", "max_state of tests.test_python_creation:Half is 0.5; expected a whole number"),
+    ],
+)
+def test_a_class_that_is_no_aggregate_is_refused(name: str, message: str) -> None:
+    aggregate = f"CREATE AGGREGATE a AS PYTHON 'tests.test_python_creation:{name}'"
+    with pytest.raises(LanguageError) as found:
+        sql(STREAM.format(folder="nowhere", slack="") + aggregate)
+    assert message in str(found.value)
