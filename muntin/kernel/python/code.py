@@ -15,11 +15,17 @@ from hashlib import sha256
 from pathlib import Path
 from types import ModuleType
 from typing import Any
+from weakref import WeakValueDictionary
 
 import cloudpickle
 
 from muntin.errors import CodeError
+from muntin.kernel.python.versions import digest
 from muntin.model import Code
+
+# Classes that were made in this process. To load one here would change it: cloudpickle gives the
+# class that is there already the methods it had when it was pickled.
+_HERE: WeakValueDictionary[bytes, type] = WeakValueDictionary()
 
 
 def find(reference: str, folder: str | None = None) -> Any:
@@ -53,27 +59,38 @@ def payload_of(target: Any) -> bytes | None:
     if module is not None and _is_installed(module) and "<locals>" not in named.__qualname__:
         return None
     try:
-        return _pickled(target, module)
+        payload = _pickled(target, module)
     except Exception as error:
         message = f"{reference_of(target)} cannot be sent to workers: {error}"
         raise CodeError(f"{message}; what it refers to has to be picklable") from error
+    if inspect.isclass(target):
+        _HERE[payload] = target
+    return payload
 
 
 def version_of(target: Any, payload: bytes | None) -> str:
-    """Changes when the text of the code does; of code without a text, when its bytes do."""
+    """Changes when the text of the code does; of code sent by value, when what it uses does too."""
+    if payload is not None:
+        return digest(target, lambda module: not _is_installed(module))
     try:
         text = inspect.getsource(target if inspect.isclass(target) else type(target)).encode()
     except (OSError, TypeError):
-        text = payload or b""
+        text = b""
     return sha256(text).hexdigest()[:12]
 
 
-@lru_cache(maxsize=256)
 def target_of(code: Code) -> Any:
     """The code itself, in this process."""
+    return _target(code, code.payload)
+
+
+@lru_cache(maxsize=256)
+def _target(code: Code, payload: bytes | None) -> Any:
     if code.folder is not None and code.folder not in sys.path:
         sys.path.append(code.folder)
-    return find(code.reference) if code.payload is None else cloudpickle.loads(code.payload)
+    if payload is None:
+        return find(code.reference)
+    return _HERE[payload] if payload in _HERE else cloudpickle.loads(payload)
 
 
 def new_job(code: Code) -> Any:
@@ -81,9 +98,14 @@ def new_job(code: Code) -> Any:
     return instance_of(target_of(code))
 
 
-@lru_cache(maxsize=256)
 def job_of(code: Code) -> Any:
     """This process's instance of a job's class."""
+    return _job(code, code.payload)
+
+
+@lru_cache(maxsize=256)
+def _job(code: Code, payload: bytes | None) -> Any:
+    """Two codes of one text may be sent with different values."""
     return new_job(code)
 
 
