@@ -231,3 +231,14 @@ def test_a_state_fails_in_its_pane_alone(batch: int, tmp_path: Path) -> None:
     lengths = [(10, "0"), (20, "1"), (30, "2"), (40, "2"), (50, "3"), (60, "4")]
     assert found["failing"] == [(end, '"key"', length) for end, length in lengths]
     assert len(notes) == 1
+
+
+class ManyWindows(Counts):
+    window = ", ".join(f"{number * 10} MILLISECONDS" for number in range(100, 231))
+
+
+def test_a_job_has_more_than_127_kinds_of_windows(tmp_path: Path) -> None:
+    write_logs(tmp_path, {"a": LOGS["a"][:1]})
+    program = sql(STREAM.format(folder=tmp_path, slack=""))
+    leaving = windows_inline(with_job(program, "many", ManyWindows, stream="logs"), pytest.fail)
+    assert len({r.window for each in leaving for r in each.results()}) == 131

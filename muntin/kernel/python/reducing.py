@@ -274,7 +274,7 @@ def _with_faults(
 ) -> pa.Table:
     faults = [(end, fault_of(code, error, end * spec.pane - 1)) for end, error in found.faults]
     both = pa.concat_tables([rows, fault_rows(rows.schema, faults)])
-    return both.append_column("win", pa.array(np.full(both.num_rows, which, np.int8)))
+    return both.append_column("win", pa.array(np.full(both.num_rows, which, np.int32)))
 
 
 def _typed(job: Job, found: Found) -> pa.Table:
