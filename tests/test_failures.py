@@ -65,7 +65,7 @@ class Grows(Words):
     max_state = 200
 
     def mapper(self, _: None, line: str) -> Iterator[Pair]:
-        yield "all", "x" * 150
+        yield "all", "x" * 250
 
 
 class Unpicklable(Words):

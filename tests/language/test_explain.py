@@ -109,8 +109,8 @@ SEVERAL = """
   windows
     5 minutes                               10 panes, the next 10 panes later   share: the panes \
 and smaller windows with the fewest rows
-    1 hour every 5 minutes from 30 seconds  120 panes, the next 10 panes later  remove: what enters \
-is added, what leaves removed; one due alone is merged
+    1 hour every 5 minutes from 30 seconds  120 panes, the next 10 panes later  remove: what \
+enters is added, what leaves removed; one due alone is merged
   bounds   from 2026-01-01 00:00:00 on, before 2026-01-02 00:00:00
 """
 COUNTED = """
