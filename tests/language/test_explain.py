@@ -116,8 +116,8 @@ enters is added, what leaves removed; one due alone is merged
 COUNTED = """
   pane     100 of id
   windows
-    500 of id every 100  5 panes, the next 1 pane later  stacks: two running merges, as not \
-every cell can be removed
+    500 of id every 100  5 panes, the next 1 pane later  stacks: two running merges, as \
+cells cannot be removed; one due alone is merged
   bounds   from 1000 on
 """
 
