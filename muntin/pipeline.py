@@ -180,9 +180,11 @@ class Pipeline:
         axes = {shape.axis.column for shape in self._shapes.values()}
         horizons = {axis: self._horizon(axis, behind, now, final) for axis in axes}
         due = self.due(horizons, more=not final)
+        emission = self._answer(due, save) if due or save else Emission()
         self._forget_unbounded(horizons)
-        if not due and not save:
-            return Emission()
+        return emission
+
+    def _answer(self, due: Due, save: bool) -> Emission:
         self._note_emitted(due)
         emitted = {shape.id: self.emitted(shape) for shape in self._shapes.values()}
         answer = self.collection.answer(self._leaving(due), emitted if save else None)

@@ -1,7 +1,11 @@
-"""One Spark session for all tests that need one, and hypothesis without deadlines."""
+"""One Spark session for all tests that need one, and hypothesis without deadlines.
+
+Where CI is set, examples are the same in every run: what lands depends on the change alone.
+"""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
@@ -14,6 +18,7 @@ if TYPE_CHECKING:
 settings.register_profile(
     "muntin",
     deadline=None,
+    derandomize="CI" in os.environ,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
 )
 settings.load_profile("muntin")

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from muntin.errors import BadRowError
@@ -213,6 +213,7 @@ def stored_rows(program: Program, stored: list[dict[str, Any]]) -> list[Row]:
 
 @settings(max_examples=100)
 @given(question=questions(), logs=logs_of(), batch=st.integers(1, 2000), piece=st.integers(1, 900))
+@example(Question("records", (Window(5, 5),), (0, 1)), {"web-1": [Line("first")]}, 99, 99)
 def test_inline_equals_counting(question: Question, logs: Logs, batch: int, piece: int) -> None:
     pipelines: list[Pipeline] = []
     with tempfile.TemporaryDirectory() as folder:
