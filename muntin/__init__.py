@@ -1,6 +1,7 @@
 """Muntin: standing questions over logs, answered window by window."""
 
 from muntin.api import attach, results, run_on_spark
+from muntin.emission import Result
 from muntin.errors import (
     BadRowError,
     BlockError,
@@ -13,7 +14,7 @@ from muntin.errors import (
 )
 from muntin.inline import run_inline as run
 from muntin.jobs import Incremental, MapReduce
-from muntin.model import Counts, Job, Program, Result, Stream
+from muntin.model import Counts, Job, Program, Stream
 from muntin.program import load, sql, with_job
 
 __all__ = [

@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from muntin.emission import Result
 from muntin.errors import InputError
 from muntin.language.durations import parse_duration
-from muntin.model import Program, Result
+from muntin.model import Program
 from muntin.store.results import DEFAULT_STATE, Results
 
 if TYPE_CHECKING:

@@ -78,4 +78,6 @@ def _always_shared(shape: Shape) -> str | None:
         return "sessions have no panes to share"
     if shape.spans is not None:
         return "spans count once in every pane they touch"
+    if shape.sample is not None or shape.apart is not None:
+        return "its windows may be made of some of their panes"
     return "jobs in Python work on panes" if shape.code is not None else None

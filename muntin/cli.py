@@ -149,21 +149,27 @@ def results(
     follow: Annotated[bool, typer.Option("--follow", help="Go on as results come.")] = False,
     window: Annotated[str, typer.Option(help="latest or all")] = "latest",
     format_: Format = OutputFormat.TABLE,
+    detail: Annotated[
+        bool, typer.Option("--detail", help="All of C²: the sources in every pane.")
+    ] = False,
+    revisions: Annotated[
+        bool, typer.Option("--revisions", help="Also what was revised later.")
+    ] = False,
 ) -> None:
-    """Print a job's results."""
+    """Print a job's results, each with C²: how complete it is, and why it left."""
     if window not in ("latest", "all"):
         raise InputError(f"--window is 'latest' or 'all', not '{window}'")
     store = Results(state)
-    writer = RowWriter(format_, sys.stdout)
-    rows = store.read(job, latest=window == "latest")
+    writer = RowWriter(format_, sys.stdout, detail, scored=True)
+    rows = store.read(job, latest=window == "latest", revisions=revisions)
     writer.write(job, rows)
+    newest = max(rows["emitted_at"].to_pylist(), default=None)
     while follow:
         time.sleep(_FOLLOW_SECONDS)
-        newest = max(rows.column("window_end").cast("int64").to_pylist(), default=0)
         more = store.read(job, after=newest)
         if more.num_rows:
             writer.write(job, more)
-            rows = more
+            newest = max(more["emitted_at"].to_pylist())
 
 
 @app.command()

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from muntin.fidelity.score import C2, Board, Reason, State
 from muntin.kernel.engine import quote, run
 from muntin.kernel.statements import SESSION_RECORDS, SESSION_START, WINDOW, WINDOW_END
 from muntin.language.durations import describe, describe_window
-from muntin.model import Counts, Job, Result, Score
+from muntin.model import Counts, Job
 
 Kind = tuple[int, int]  # which of the job's windows and the pane it ends before; or a session
 Numbers = NDArray[np.int64]
@@ -21,8 +23,29 @@ _TIMES = pa.timestamp("us", "UTC")
 
 
 @dataclass(frozen=True)
+class Result:
+    """The rows of one job for one window `[start, end)`: microseconds of time, or a count.
+
+    `window` says which of the job's windows it is, for example `1 hour every 5 minutes`. Where
+    late data has changed it since, `revision` counts the times that it has left before.
+    """
+
+    job: str
+    window: str
+    start: int
+    end: int
+    rows: pa.Table
+    counts: Counts
+    c2: C2
+    revision: int = 0
+
+    def to_pandas(self) -> Any:
+        return self.rows.to_pandas()
+
+
+@dataclass(frozen=True)
 class JobWindows:
-    """Windows of one job that left together: their rows, ordered, and their counts.
+    """Windows of one job that left together: their rows, ordered, their counts and scores.
 
     A session is told by where it starts and ends, any other window by its kind and last pane.
     """
@@ -30,7 +53,9 @@ class JobWindows:
     job: Job
     rows: pa.Table
     counts: Mapping[Kind, Counts]
-    scores: Mapping[Kind, Score]
+    scores: Mapping[Kind, C2]
+    revisions: Mapping[Kind, int] = field(default_factory=dict)
+    at: float = 0.0  # when they have left
 
     def newest(self) -> JobWindows:
         """The last of the windows alone."""
@@ -55,8 +80,9 @@ class JobWindows:
             kind = int(first[start]), int(ends[start])
             name = names[0] if self.job.shape.gap is not None else names[kind[0]]
             rows = columns.slice(start, stop - start)
-            counts, score = self.counts[kind], self.scores[kind]
-            yield Result(self.job.name, name, *self.bounds(kind), rows, counts, score)
+            counts, c2 = self.counts[kind], self.scores[kind]
+            revision = self.revisions.get(kind, 0)
+            yield Result(self.job.name, name, *self.bounds(kind), rows, counts, c2, revision)
 
     def table(self) -> pa.Table:
         """The rows as they are stored: job, window, columns, counts."""
@@ -70,13 +96,21 @@ class JobWindows:
             "window_end": pa.array(ends).cast(kind),
         }
         columns |= {o.name: self.rows.column(o.name) for o in self.job.outputs}
-        counted = np.zeros((len(ends), 3), np.int64)
+        counted = np.zeros((len(ends), 4), np.int64)
+        told = np.zeros(len(ends), np.int64)  # which of the scores
+        scores: dict[int, tuple[int, C2]] = {}  # equal objects are stored once
         first, ends = self._kinds()
         for start, stop in _runs(first, ends):
-            counts = self.counts[int(first[start]), int(ends[start])]
-            counted[start:stop] = counts.read, counts.bad, counts.late
+            kind = int(first[start]), int(ends[start])
+            counts, c2 = self.counts[kind], self.scores[kind]
+            revision = self.revisions.get(kind, 0)
+            counted[start:stop] = counts.read, counts.bad, counts.late, revision
+            told[start:stop], _ = scores.setdefault(id(c2), (len(scores), c2))
         for number, name in enumerate(("read", "bad", "late")):
             columns[f"records_{name}"] = pa.array(counted[:, number])
+        columns["c2"] = _stored([c2 for _, c2 in scores.values()]).take(pa.array(told))
+        columns["revision"] = pa.array(counted[:, 3])
+        columns["emitted_at"] = pa.repeat(pa.scalar(int(self.at * 1e6), _TIMES), len(ends))
         return pa.table(columns)
 
     def _names(self) -> list[str]:
@@ -96,13 +130,53 @@ class JobWindows:
         return (ends - lengths) * self.job.shape.pane, ends * self.job.shape.pane
 
 
-def sessions(job: Job, rows: pa.Table, score: Score) -> JobWindows:
+def _stored(scores: Sequence[C2]) -> pa.Array:
+    return pa.array(
+        [
+            {
+                "area": c2.area,
+                "time": c2.time,
+                "space": c2.space,
+                "reason": str(c2.reason),
+                "sources": c2.sources,
+                "panes": [{"sources": count, "panes": panes} for count, panes in c2.runs],
+            }
+            for c2 in scores
+        ],
+        _C2,
+    )
+
+
+_RUN = pa.struct([("sources", pa.int32()), ("panes", pa.int32())])
+_C2 = pa.struct(
+    [
+        ("area", pa.float64()),
+        ("time", pa.float64()),
+        ("space", pa.float64()),
+        ("reason", pa.string()),
+        ("sources", pa.int32()),
+        ("panes", pa.list_(_RUN)),
+    ]
+)
+
+
+def sessions(job: Job, rows: pa.Table, board: Board) -> JobWindows:
     """Sessions that left together; each counts the records it has."""
     starts, ends, records = (rows.column(n).to_pylist() for n in _SESSION)
     counts: dict[Kind, Counts] = {}
     for start, end, count in zip(starts, ends, records, strict=True):
         counts[start, end] = counts.get((start, end), Counts()) + Counts(count)
-    return JobWindows(job, rows, counts, dict.fromkeys(counts, score))
+    scores = {(start, end): _session_score(board, end) for start, end in counts}
+    return JobWindows(job, rows, counts, scores)
+
+
+def _session_score(board: Board, end: int) -> C2:
+    """A session counts as one pane, that sources have passed or not."""
+    c2 = board.score(end - 1, end, Reason.COMPLETE)
+    if c2.area == 1.0:
+        return c2
+    waited = any(t.rest is State.AWAITED and t.whole < end for t in board.tracks.values())
+    return replace(c2, reason=Reason.DEADLINE if waited else Reason.EXHAUSTED)
 
 
 _SESSION = (SESSION_START, WINDOW_END, SESSION_RECORDS)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import pyarrow as pa
 
-from muntin.emission import JobWindows
+from muntin.emission import JobWindows, Result
 from muntin.kernel.compute import Cost, Recipe
 from muntin.kernel.finish import Due, completed, due_kinds, finish, order
 from muntin.kernel.merge import Emitted, merge, without
@@ -15,7 +15,7 @@ from muntin.kernel.python.running import without_states
 from muntin.logs.chunks import PIECE_BYTES
 from muntin.logs.records import Report, read_lane
 from muntin.logs.tail import BATCH_BYTES, Lane, Tail
-from muntin.model import Job, Program, Result, Stream
+from muntin.model import Job, Program, Stream
 from muntin.pipeline import Answer, Pipeline
 from muntin.windows.choice import Sharing
 from muntin.windows.shelf import Shelf
@@ -111,6 +111,7 @@ def _drain(tail: Tail, pipeline: Pipeline, note: Callable[[str], None]) -> Itera
             note(text)
         final = not batch.remaining
         emission = pipeline.emit(now, final, behind=batch.behind)
+        emission = pipeline.leave(emission, time.time())
         for text in emission.notes:
             note(text)
         yield from emission.windows

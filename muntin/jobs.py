@@ -19,6 +19,14 @@ class _Settings:
     """As after WINDOW, for example `1 HOUR EVERY 5 MINUTES, 1 DAY`."""
     begin: ClassVar[str | int | None] = None
     extent: ClassVar[str | None] = None
+    within: ClassVar[str | None] = None
+    """When a window leaves at the latest after its end, for example `1 SECOND`."""
+    fidelity: ClassVar[str | None] = None
+    """When it may leave before it is complete, for example `90 PERCENT` or `50 PERCENT SAMPLED`."""
+    stragglers: ClassVar[str | None] = None
+    """`LEAP` or `WAIT`, for sources that are two panes behind the others."""
+    revise: ClassVar[bool | str] = False
+    """Whether late records correct windows that have left, or for how long, as in `1 HOUR`."""
     uses: ClassVar[Sequence[str] | None] = None
     """The columns of a record that the job looks at; all, if it does not say."""
     columns: ClassVar[Mapping[str, str] | None] = None

@@ -7,21 +7,20 @@ value can be sent to any process and mean the same there.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from functools import cached_property
 from hashlib import sha256
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-
     from muntin.windows.spec import WindowSpec
 
 SOURCE_COLUMN = "source"  # every stream has it unless its records bring their own
 POSITION = "__position"  # microseconds since the epoch, UTC; null marks a bad row
 UNTIL = "__until"  # where the span of a record ends, if it stands for one
 SHARE = "__share"  # how much of the span lies in a pane
+ORIGIN = "__origin"  # the source of a record, where a job tells sources apart
 SIZE = "__size"  # a record's bytes, where a job counts them
 MARK = "__mark"  # stream time less slack when the record was read
 
@@ -67,6 +66,7 @@ class Stream:
     on_bad_row: Literal["skip", "fail"] = "skip"
     until: str | None = None  # where a record's span ends; None if it stands for a moment
     spans: Spans | None = None
+    sources: tuple[str, ...] = ()  # that are awaited whether or not they have been seen
     inferred: bool = False  # whether the types of columns come from a sample of texts
 
     def visible_columns(self) -> tuple[Column, ...]:
@@ -206,6 +206,34 @@ class Fault:
         return f"job '{self.job}': {self.method} failed on {self.given}: {self.reason}"
 
 
+Form = Literal["area", "sampled", "space", "time"]
+
+
+@dataclass(frozen=True)
+class Bounds:
+    """When a window may leave before it is complete, and what becomes of late data.
+
+    Of the forms of fidelity, `area` counts any panes of any sources, `sampled` has each source
+    leave out panes by chance, `space` counts panes that all sources have filled, and `time`
+    sources that have filled all panes.
+    """
+
+    within_us: int | None = None
+    at: float = 1.0  # the share of results that have to keep `within_us`
+    fidelity: float | None = None
+    form: Form = "area"
+    leap: bool = False  # over sources that are two panes behind the others
+    revise_us: int | None = None  # how long after its end a window is corrected
+
+
+@dataclass(frozen=True)
+class Sample:
+    """Which panes of which sources a job looks at: each with the same chance, told by a hash."""
+
+    job: str
+    share: float
+
+
 @dataclass(frozen=True)
 class Shape:
     """What blocks are made of. Jobs of one shape share blocks, whatever they make of them.
@@ -226,11 +254,25 @@ class Shape:
     gap: int | None = None
     spans: Spans | None = None
     code: Code | None = None
+    sample: Sample | None = None
+    apart: Literal["panes", "sources"] | None = None
+    """What of a window may have to be left out: then sources are the last key of blocks."""
+    revised: bool = False  # late records count, in windows that have left too
 
     @property
     def in_python(self) -> bool:
         """Whether blocks hold Python's objects, which no SQL can merge."""
         return self.code is not None and self.code.style != "cells"
+
+    @property
+    def by_source(self) -> bool:
+        """Whether the last key is the source, which is no part of the answer."""
+        return self.apart == "sources"
+
+    @cached_property
+    def answered(self) -> Shape:
+        """The shape without the source among its keys."""
+        return replace(self, keys=self.keys[:-1], apart=None) if self.by_source else self
 
     @property
     def lives_on(self) -> bool:
@@ -266,6 +308,7 @@ class Job:
     having: str | None = None
     order: tuple[Order, ...] = ()
     limit: int | None = None
+    bounds: Bounds = Bounds()
 
     @property
     def stream(self) -> str:
@@ -318,34 +361,3 @@ class Counts:
 
     def __add__(self, other: Counts) -> Counts:
         return Counts(self.read + other.read, self.bad + other.bad, self.late + other.late)
-
-
-@dataclass(frozen=True)
-class Score:
-    """How many of the sources known when a window left had passed its end."""
-
-    passed: int = 0
-    known: int = 0
-
-    @property
-    def percent(self) -> float:
-        return 100.0 * self.passed / self.known if self.known else 100.0
-
-
-@dataclass(frozen=True)
-class Result:
-    """The rows of one job for one window `[start, end)`: microseconds of time, or a count.
-
-    `window` says which of the job's windows it is, for example `1 hour every 5 minutes`.
-    """
-
-    job: str
-    window: str
-    start: int
-    end: int
-    rows: pa.Table
-    counts: Counts = field(default_factory=Counts)
-    score: Score = field(default_factory=Score)
-
-    def to_pandas(self) -> Any:
-        return self.rows.to_pandas()

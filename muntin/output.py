@@ -6,9 +6,10 @@ import csv
 import json
 from collections.abc import Iterable, Iterator, Mapping
 from enum import StrEnum
-from typing import TextIO
+from typing import Any, TextIO
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from rich.console import Console
 
 from muntin.language.durations import describe
@@ -27,13 +28,20 @@ class OutputFormat(StrEnum):
 class RowWriter:
     """Writes tables of result rows one after another, with headers only once a job."""
 
-    def __init__(self, format_: OutputFormat, out: TextIO) -> None:
+    def __init__(
+        self, format_: OutputFormat, out: TextIO, detail: bool = False, scored: bool = False
+    ) -> None:
+        """`scored` tables show how complete results are even if all are."""
         self._format = format_
         self._out = out
+        self._detail = detail
+        self._scored = scored
         self._headers: set[str] = set()
         self._tables: dict[str, TableText] = {}
 
     def write(self, job: str, rows: pa.Table) -> None:
+        """Rows as they are stored; what is told with `detail` alone is left out otherwise."""
+        rows = shown(rows, self._detail, flat=self._format is OutputFormat.CSV)
         if self._format is OutputFormat.JSON:
             for line in json_lines(rows):
                 self._out.write(line + "\n")
@@ -46,6 +54,8 @@ class RowWriter:
     def _table(self, job: str, rows: pa.Table) -> None:
         console = Console(file=self._out, width=None if self._out.isatty() else _UNCUT)
         above = self._tables.get(job)
+        if not self._scored and set(pc.struct_field(rows["c2"], "area").to_pylist()) <= {1.0}:
+            rows = rows.drop_columns(["c2"])
         self._tables[job] = TableText(job, rows, console.width, above)
         console.print(self._tables[job].drawn())
 
@@ -57,6 +67,38 @@ class RowWriter:
         types = rows.schema.types
         for row in zip(*(column.to_pylist() for column in rows.columns), strict=True):
             writer.writerow([text(v, t) for v, t in zip(row, types, strict=True)])
+
+
+def shown(rows: pa.Table, detail: bool, flat: bool = False) -> pa.Table:
+    """Stored rows with their score as it is told: with the sources of every pane, or in short.
+
+    `flat` makes columns of it.
+    """
+    index = rows.column_names.index("c2")
+    scores: list[dict[str, Any]] = rows["c2"].to_pylist()
+    for c2 in scores:
+        runs = c2.pop("panes")
+        if detail:
+            c2["panes"] = [run["sources"] for run in runs for _ in range(run["panes"])]
+        else:
+            del c2["sources"]
+    fields = _IN_DETAIL if detail else _IN_SHORT
+    told = pa.array(scores, pa.struct(fields))
+    rows = rows.set_column(index, "c2", told)
+    if flat:
+        rows = rows.remove_column(index)
+        for name, column in reversed(list(zip(fields, told.flatten(), strict=True))):
+            rows = rows.add_column(index, f"c2_{name[0]}", column)
+    return rows if detail else rows.drop_columns(["revision", "emitted_at"])
+
+
+_IN_SHORT = [
+    ("area", pa.float64()),
+    ("time", pa.float64()),
+    ("space", pa.float64()),
+    ("reason", pa.string()),
+]
+_IN_DETAIL = [*_IN_SHORT, ("sources", pa.int32()), ("panes", pa.list_(pa.int32()))]
 
 
 def json_lines(rows: pa.Table) -> Iterable[str]:

@@ -3,8 +3,9 @@
     next batch ─► compute ─► note what was read ─► which windows are due ─► finish ─► emit
 
 A window is due when every source that holds it back has passed its end, on time's axis by the
-slack. Sources that ended, or were idle for long enough, hold nothing back. On finite input
-without SLACK nothing is late, so no window of time is due before everything was read.
+slack. Sources that ended, or are dead, hold nothing back. Bounds of a job may let it leave
+before. On finite input without SLACK nothing is late, so no window of time is due before
+everything was read.
 """
 
 from __future__ import annotations
@@ -19,16 +20,22 @@ import pyarrow as pa
 from muntin.chooser import Chooser
 from muntin.emission import Emission, JobWindows, Kind, sessions
 from muntin.errors import InputError
-from muntin.failures import Failures
+from muntin.fidelity.eviction import Policy
+from muntin.fidelity.sampling import keeps
+from muntin.fidelity.score import C2, EVER, NEVER, Board, Only, Reason
+from muntin.fidelity.scoreboard import Moment, Scoreboard, Source
+from muntin.fidelity.timing import Timing
 from muntin.kernel.compute import Cost, Recipe
 from muntin.kernel.finish import Due
 from muntin.kernel.merge import Emitted
 from muntin.logs.records import Report
 from muntin.logs.tail import Batch, Lane
-from muntin.model import TIME, Job, Score, Shape, Stream
-from muntin.windows.choice import Choice, Sharing
-from muntin.windows.ledger import Ledger
+from muntin.model import Bounds, Counts, Job, Shape, Stream
+from muntin.progress import SESSION, Lateness, Progress
+from muntin.windows.choice import Sharing
 from muntin.windows.spec import WindowSpec
+
+_DAY_US = 86_400_000_000
 
 
 @dataclass
@@ -58,39 +65,6 @@ class Collection(Protocol):
         """Drops what no window after `emitted` holds, by shape."""
 
 
-@dataclass
-class Source:
-    """How far one source has come on each axis, and when it last had anything to say."""
-
-    reached: dict[str, int] = field(default_factory=dict)
-    heard_at: float | None = None  # None after a restart, until the clock is known
-
-
-@dataclass
-class Lateness:
-    """Late records of one job, and the slack that would have kept them all."""
-
-    records: int = 0
-    slack_us: int = 0
-
-
-@dataclass
-class Progress:
-    """All that has to survive a restart, besides the blocks."""
-
-    sources: dict[str, Source] = field(default_factory=dict)
-    emitted: dict[tuple[str, str], int] = field(default_factory=dict)
-    """Where the last window of a job and kind ended, as a position."""
-    ledger: Ledger = field(default_factory=Ledger)
-    late: dict[str, Lateness] = field(default_factory=dict)
-    choices: dict[str, Choice] = field(default_factory=dict)
-    records: int = 0
-    bad: int = 0
-    bytes: int = 0
-    windows: int = 0
-    failures: Failures = field(default_factory=Failures)
-
-
 class Pipeline:
     """The state of one stream and the decisions that follow from it."""
 
@@ -108,12 +82,20 @@ class Pipeline:
         self.jobs = {job.name: job for job in jobs}
         self.collection = collection
         self.progress = progress or Progress()
+        self.lead_seconds = 0.0
+        """How long it takes from the decision that a window leaves until it is committed."""
         self._follow = follow
-        self._idle_seconds = idle_seconds
         self._shapes = {job.shape.id: job.shape for job in jobs}
         self._passed: dict[str, int] = {}
         self._chooser = Chooser(recipes_of(jobs), sharing, self.progress.choices)
+        self._scoreboard = Scoreboard(
+            stream, self.progress.sources, follow, self.slack_us, idle_seconds
+        )
+        self._touched: dict[tuple[str, int], set[int]] = {}  # windows that left, and must again
         self._timeless = False
+        self._started: float | None = None
+        self._now = 0.0
+        self._left_at = 0.0
 
     @property
     def slack_us(self) -> int | None:
@@ -130,16 +112,21 @@ class Pipeline:
         return counted or self.slack_us is not None
 
     def recipes(self) -> list[Recipe]:
-        return [
-            replace(recipe, over=self.emitted(recipe.shape).sessions)
-            for recipe in self._chooser.recipes()
-        ]
+        """What to compute of the next records, and from where on somebody needs it."""
+        found = []
+        for recipe in self._chooser.recipes():
+            emitted = self.emitted(recipe.shape)
+            found.append(replace(recipe, over=emitted.sessions, needs=emitted.needed_from))
+        return found
 
     def read(self, batch: Batch, now: float) -> tuple[str, ...]:
         """Reads a batch into the collection; returns what the user should know."""
+        now = self._tick(now)
+        if batch.touched is not None:
+            self._scoreboard.seen(batch.touched, now)
         if not batch.lanes:
             return batch.notes
-        lanes = [self._dated(lane) for lane in batch.lanes]
+        lanes = [self._dated(lane, now) for lane in batch.lanes]
         reports = self.collection.read(lanes, self.recipes(), self.slack_us)
         self.progress.bytes += batch.bytes
         notes = [note for report in reports for note in report.notes]
@@ -148,15 +135,19 @@ class Pipeline:
 
     def take(self, reports: Sequence[Report], now: float) -> list[str]:
         """Notes what was read; returns what has failed."""
+        now = self._tick(now)
         for report in reports:
             source = self.progress.sources.setdefault(report.source, Source())
             source.heard_at = now
+            source.ended = False
+            source.begin(report.tallies)
             for axis, position in report.reached.items():
                 source.reached[axis] = max(source.reached.get(axis, position), position)
             self.progress.records += report.records
             self.progress.bad += report.bad
             self._timeless |= report.timeless
             self._count_late(report)
+            self._touch(report)
             self.progress.ledger.add(report.tallies)
             self._chooser.computed(report)
         faults = [fault for report in reports for fault in report.faults]
@@ -175,30 +166,71 @@ class Pipeline:
                 f"stream '{self.stream.name}': TIMESTAMP {self.stream.timestamp} gave no time for "
                 f"any row"
             )
-        for source in self.progress.sources.values():
-            source.heard_at = now if source.heard_at is None else source.heard_at
+        at = Moment(self._tick(now), final, behind)
+        self._scoreboard.awaken(at.now)
         axes = {shape.axis.column for shape in self._shapes.values()}
-        horizons = {axis: self._horizon(axis, behind, now, final) for axis in axes}
-        due = self.due(horizons, more=not final)
-        emission = self._answer(due, save) if due or save else Emission()
+        horizons = {axis: self._scoreboard.horizon(axis, at) for axis in axes}
+        due, scores = self._due(horizons, at)
+        emission = self._answer(due, scores, at, save) if due or save else Emission()
         self._forget_unbounded(horizons)
         return emission
 
-    def _answer(self, due: Due, save: bool) -> Emission:
+    def _tick(self, now: float) -> float:
+        """The clock of decisions never goes back, whatever that of the machine does."""
+        self._started = now if self._started is None else self._started
+        self._now = max(self._now, now)
+        return self._now
+
+    def next_deadline(self) -> float | None:
+        """When the next window with a deadline has to have left, if one is open."""
+        found: list[int] = []
+        for job in self.jobs.values():
+            within = job.bounds.within_us
+            panes = self.progress.ledger.panes((job.shape.axis.column, job.shape.pane))
+            for spec in job.windows if within is not None and panes else ():
+                open_ = spec.ends(panes[-spec.length :], self._emitted(job, spec), EVER)
+                ends = (end * spec.pane + (within or 0) for end in open_)
+                found += [e for e in ends if e > self._started_us][:1]
+        return min(found) / 1e6 if found else None
+
+    def _answer(
+        self, due: Due, scores: Mapping[tuple[str, int, int], C2], at: Moment, save: bool
+    ) -> Emission:
         self._note_emitted(due)
         emitted = {shape.id: self.emitted(shape) for shape in self._shapes.values()}
-        answer = self.collection.answer(self._leaving(due), emitted if save else None)
+        leaving = self._leaving(due)
+        answer = self.collection.answer(leaving, emitted if save else None)
         emission = Emission(blocks=answer.blocks)
         for name, rows in answer.rows.items():
             left, notes = self.progress.failures.sift(self.jobs[name], rows)
             emission.notes.extend(notes)
             leaving = self._leaving(due)
             if name in leaving.ends or name in leaving.sessions:
-                emission.windows.append(self._windows_of(name, leaving, left))
+                emission.windows.append(self._windows_of(name, leaving, left, scores, at))
         self.progress.windows += sum(len(windows.counts) for windows in emission.windows)
         self._chooser.merged(answer.costs)
         self._forget(emitted)
         return emission
+
+    def leave(self, emission: Emission, now: float) -> Emission:
+        """The emission with the time at which it is made, which is no other's."""
+        self._left_at = max(self._tick(now), self._left_at + 1e-6)
+        self._note_timing(emission, self._left_at)
+        windows = [replace(left, at=self._left_at) for left in emission.windows]
+        return replace(emission, windows=windows)
+
+    def _note_timing(self, emission: Emission, now: float) -> None:
+        for windows in emission.windows:
+            timing = self.progress.timings.setdefault(windows.job.name, Timing())
+            within = windows.job.bounds.within_us
+            for kind, c2 in windows.scores.items():
+                if windows.revisions.get(kind):
+                    continue
+                lag = int(now * 1e6) - windows.bounds(kind)[1]
+                lived = windows.job.shape.axis.is_time and (
+                    windows.bounds(kind)[1] + (within or 0) > self._started_us
+                )
+                timing.add(c2.area, lag if lived and self._follow else None, within)
 
     def _choose(self) -> Iterator[str]:
         """Decides anew how windows are computed; tells of changes."""
@@ -219,50 +251,114 @@ class Pipeline:
         }
         return replace(due, ends={name: kinds for name, kinds in ends.items() if any(kinds)})
 
-    def _windows_of(self, name: str, due: Due, rows: pa.Table) -> JobWindows:
+    def _windows_of(
+        self,
+        name: str,
+        due: Due,
+        rows: pa.Table,
+        scores: Mapping[tuple[str, int, int], C2],
+        at: Moment,
+    ) -> JobWindows:
         job = self.jobs[name]
         if job.shape.gap is not None:
-            return sessions(job, rows, Score(1, 1))
-        axis = job.shape.axis.column
+            board = self._scoreboard.board(job.shape.axis.column, 1, at)
+            return sessions(job, rows, board)
         kinds: list[Kind] = [
             (which, end) for which, ends in enumerate(due.ends.get(name, ())) for end in ends
         ]
-        ledger = self.progress.ledger
-        counts = {(i, end): ledger.counts(axis, job.windows[i], end) for i, end in kinds}
-        scores = {(i, end): self._score(axis, end * job.windows[i].pane) for i, end in kinds}
-        return JobWindows(job, rows, counts, scores)
+        found = {(i, end): scores[name, i, end] for i, end in kinds}
+        counts = {(i, end): self._counts(job, job.windows[i], end, found[i, end].only)
+                  for i, end in kinds}  # fmt: skip
+        revisions = {(i, end): self._revision(job, job.windows[i], end) for i, end in kinds}
+        return JobWindows(job, rows, counts, found, revisions)
 
-    def _score(self, axis: str, end: int) -> Score:
-        """How many of the known sources have passed a position."""
-        reached = [source.reached.get(axis) for source in self.progress.sources.values()]
-        passed = sum(1 for r in reached if not self._follow or (r is not None and r >= end))
-        return Score(passed, len(reached))
+    def _counts(self, job: Job, spec: WindowSpec, end: int, only: Only | None) -> Counts:
+        """Records read, bad and late of what a window is made of."""
+        axis, sample = job.shape.axis.column, job.shape.sample
+        if only is not None:
+            counts = self.progress.ledger.counts_of(axis, spec, end, only.holds)
+        elif sample is not None:
+            counts = self.progress.ledger.counts_of(axis, spec, end, keeps(sample))
+        else:
+            counts = self.progress.ledger.counts(axis, spec, end)
+        return replace(counts, late=0) if job.shape.revised else counts
 
-    def due(self, horizons: Mapping[str, int | None], more: bool = True) -> Due:
-        """Windows not yet emitted that end at or before the horizon and hold records."""
+    def _due(
+        self, horizons: Mapping[str, int | None], at: Moment
+    ) -> tuple[Due, dict[tuple[str, int, int], C2]]:
+        """Windows that hold records and leave now, each with its score."""
         ends: dict[str, list[list[int]]] = {}
         over: dict[str, tuple[int, int]] = {}
+        scores: dict[tuple[str, int, int], C2] = {}
         for name, job in self.jobs.items():
             horizon = horizons[job.shape.axis.column]
-            if horizon is None:
-                continue
             if job.shape.gap is not None:
-                after = self.progress.emitted.get((name, SESSION), _NEVER)
-                upto = self._last_session_end(job) if horizon == _EVER else horizon
+                after, upto = self._sessions_until(job, horizon, at)
                 if upto > after:
                     over[name] = after, upto
                 continue
-            panes = self.progress.ledger.panes((job.shape.axis.column, job.shape.pane))
-            found = [self._ends(job, spec, panes, horizon) for spec in job.windows]
+            found = [
+                self._kind_due(job, spec, horizon, at) | self._again(job, which, at)
+                for which, spec in enumerate(job.windows)
+            ]
             if any(found):
-                ends[name] = found
-        return Due(ends, over, more)
+                ends[name] = [sorted(kind) for kind in found]
+            for which, kind in enumerate(found):
+                scores |= {(name, which, end): c2 for end, c2 in kind.items()}
+        only = {window: c2.only for window, c2 in scores.items() if c2.only is not None}
+        return Due(ends, over, not at.final, only), scores
+
+    def _kind_due(
+        self, job: Job, spec: WindowSpec, horizon: int | None, at: Moment
+    ) -> dict[int, C2]:
+        """The windows of one kind that leave, in order: the first to stay holds the others."""
+        panes = self.progress.ledger.panes((job.shape.axis.column, job.shape.pane))
+        if _is_plain(job.bounds):
+            if horizon is None:
+                return {}
+            board = self._board(job, at)
+            ends = self._ends(job, spec, panes, horizon)
+            return {end: _scored(board, end - spec.length, end) for end in ends}
+        found: dict[int, C2] = {}
+        started_us = self._started_us if self._follow else EVER
+        lead_us = int(self.lead_seconds * 1e6)
+        is_time = job.shape.axis.is_time
+        policy = Policy(job.bounds, self._board(job, at), at, is_time, started_us, lead_us)
+        for end in self._ends(job, spec, panes, EVER):
+            c2 = policy.decide(end - spec.length, end, end * spec.pane)
+            if c2 is None:
+                break
+            found[end] = c2
+        return found
+
+    def _board(self, job: Job, at: Moment) -> Board:
+        shape = job.shape
+        return self._scoreboard.board(
+            shape.axis.column, shape.pane, at, shape.sample, job.bounds.leap
+        )
+
+    def _again(self, job: Job, which: int, at: Moment) -> dict[int, C2]:
+        """The windows that have left, and that late records have changed."""
+        touched, spec = self._touched.pop((job.name, which), ()), job.windows[which]
+        board = self._board(job, at)
+        return {end: _scored(board, end - spec.length, end) for end in sorted(touched)}
+
+    def _sessions_until(self, job: Job, horizon: int | None, at: Moment) -> tuple[int, int]:
+        """After which position and up to which one sessions that end there leave."""
+        after = self.progress.emitted.get((job.name, SESSION), NEVER)
+        upto = NEVER if horizon is None else horizon
+        if horizon == EVER:
+            upto = self._last_session_end(job)
+        within = job.bounds.within_us
+        if within is not None and self._follow and not at.behind:
+            upto = max(upto, at.now_us + int(self.lead_seconds * 1e6) - within)
+        return after, upto
 
     def _last_session_end(self, job: Job) -> int:
         """Where the last session can end when nothing more comes."""
         axis, gap = job.shape.axis.column, job.shape.gap or 0
-        reached = [source.reached.get(axis, _NEVER) for source in self.progress.sources.values()]
-        return max(reached, default=_NEVER) + gap
+        reached = [source.reached.get(axis, NEVER) for source in self.progress.sources.values()]
+        return max(reached, default=NEVER) + gap
 
     def _ends(self, job: Job, spec: WindowSpec, panes: list[int], horizon: int) -> list[int]:
         ends = spec.ends(panes, self._emitted(job, spec), horizon // spec.pane)
@@ -278,19 +374,54 @@ class Pipeline:
         job = self.jobs[name]
         grid, found = (job.shape.axis.column, job.shape.pane), [(0, 0)]
         for spec in job.windows:
-            windows = len(self._ends(job, spec, self.progress.ledger.panes(grid), _EVER))
+            windows = len(self._ends(job, spec, self.progress.ledger.panes(grid), EVER))
             if windows:
                 after = self._emitted(job, spec)
                 found.append((self.progress.ledger.read_since(grid, after), windows))
         return max(found)
 
     def _note_emitted(self, due: Due) -> None:
+        emitted = self.progress.emitted
         for name, kinds in due.ends.items():
-            for spec, ends in zip(self.jobs[name].windows, kinds, strict=True):
+            job = self.jobs[name]
+            for spec, ends in zip(job.windows, kinds, strict=True):
                 if ends:
-                    self.progress.emitted[name, spec.key] = ends[-1] * spec.pane
+                    key = name, spec.key
+                    emitted[key] = max(emitted.get(key, NEVER), ends[-1] * spec.pane)
+                    self._note_revisions(job, spec, ends)
         for name, (_, upto) in due.sessions.items():
-            self.progress.emitted[name, SESSION] = upto
+            emitted[name, SESSION] = upto
+
+    def _note_revisions(self, job: Job, spec: WindowSpec, ends: Sequence[int]) -> None:
+        if job.bounds.revise_us is None:
+            return
+        known = self.progress.revisions.setdefault((job.name, spec.key), {})
+        for end in ends:
+            known[end * spec.pane] = known.get(end * spec.pane, -1) + 1
+        oldest = self.progress.emitted[job.name, spec.key] - job.bounds.revise_us
+        for position in [p for p in known if p <= oldest]:
+            del known[position]
+
+    def _revision(self, job: Job, spec: WindowSpec, end: int) -> int:
+        known = self.progress.revisions.get((job.name, spec.key), {})
+        return known.get(end * spec.pane, 0)
+
+    def _touch(self, report: Report) -> None:
+        """Notes the windows that have left without records that came now."""
+        for job in self.jobs.values():
+            if job.bounds.revise_us is None:
+                continue
+            grid = job.shape.axis.column, job.shape.pane
+            panes = {t.pane for t in report.tallies if (t.axis, t.size) == grid and t.records}
+            for which, spec in enumerate(job.windows):
+                left, kept = self._emitted(job, spec), self._kept(job, spec)
+                if left is None or kept is None:
+                    continue
+                for pane in panes:
+                    ends = range(spec.first_end(pane), spec.last_end(pane) + 1, spec.step)
+                    again = {end for end in ends if kept < end <= left}
+                    if again:
+                        self._touched.setdefault((job.name, which), set()).update(again)
 
     def _forget(self, emitted: Mapping[str, Emitted]) -> None:
         """Drops what nobody needs any more."""
@@ -317,20 +448,20 @@ class Pipeline:
             return oldest
         longest = max(spec.length for spec in emitted.windows)
         oldest = max(oldest, shape.begin // shape.pane - longest)
-        over = shape.until is not None and self._passed.get(shape.axis.column, _NEVER) >= (
+        over = shape.until is not None and self._passed.get(shape.axis.column, NEVER) >= (
             shape.until + longest * shape.pane
         )
-        return _EVER if over else oldest
+        return EVER if over else oldest
 
     def emitted(self, shape: Shape) -> Emitted:
-        """Up to which pane the windows of each kind have left, for all jobs of a shape."""
+        """Up to which pane the windows of each kind will not leave again, for all its jobs."""
         left: dict[WindowSpec, int | None] = {}
         over: list[int | None] = []
         for job in self.jobs.values():
             if job.shape == shape:
                 over.append(self.progress.emitted.get((job.name, SESSION)))
                 for spec in job.windows:
-                    mine = self._emitted(job, spec)
+                    mine = self._kept(job, spec)
                     left[spec] = _earlier(mine, left.get(spec, mine))
         return Emitted(left, reduce(_earlier, over))
 
@@ -339,34 +470,20 @@ class Pipeline:
         end = self.progress.emitted.get((job.name, spec.key))
         return None if end is None else end // spec.pane
 
-    def _dated(self, lane: Lane) -> Lane:
+    def _kept(self, job: Job, spec: WindowSpec) -> int | None:
+        """The same less the windows that are kept, because they may be revised."""
+        end = self._emitted(job, spec)
+        return None if end is None else end - (job.bounds.revise_us or 0) // spec.pane
+
+    @property
+    def _started_us(self) -> int:
+        return int((self._started or 0.0) * 1e6)
+
+    def _dated(self, lane: Lane, now: float) -> Lane:
         known = self.progress.sources.get(lane[0].source)
-        return (replace(lane[0], since=dict(known.reached) if known else {}), *lane[1:])
-
-    def _horizon(self, axis: str, behind: frozenset[str], now: float, final: bool) -> int | None:
-        """The position before which no record is awaited, or None while that is unknown."""
-        if final:
-            return _EVER
-        slack = self.slack_us if axis == TIME.column else 0
-        if slack is None:
-            return None
-        sources = self.progress.sources
-        if any(name not in sources or axis not in sources[name].reached for name in behind):
-            return None  # its first records are still to be read
-        known = {n: s.reached[axis] for n, s in sources.items() if axis in s.reached}
-        holding = [at for n, at in known.items() if self._holds(n, behind, now)]
-        if holding:
-            return min(holding) - slack
-        if not self._follow or not known:
-            return None
-        furthest = max(known.values()) - slack
-        # All are silent. A clock that runs ahead must not close windows of the future.
-        return min(furthest, int(now * 1_000_000)) if axis == TIME.column else furthest
-
-    def _holds(self, name: str, behind: frozenset[str], now: float) -> bool:
-        heard_at = self.progress.sources[name].heard_at
-        recent = heard_at is None or now - heard_at <= self._idle_seconds
-        return name in behind or (self._follow and recent)
+        since = dict(known.reached) if known else {}
+        latest = int(now * 1e6) + _DAY_US if self._follow else None
+        return (replace(lane[0], since=since, latest=latest), *lane[1:])
 
     def _count_late(self, report: Report) -> None:
         """A record is late for a job if at least one window it belongs to leaves it out."""
@@ -388,11 +505,28 @@ class Pipeline:
                             late.slack_us = max(late.slack_us, needed)
 
     def _missed(self, job: Job, pane: int, not_before: int | None) -> Iterator[int]:
+        """The first windows of each kind that a record came too late for.
+
+        Windows that left because they were good enough needed no more.
+        """
         for spec in job.windows:
             first = spec.first_end(pane)
-            marks = [m for m in (not_before, self._emitted(job, spec)) if m is not None]
+            revised = job.bounds.revise_us is not None
+            left = None if job.bounds.fidelity is not None else self._kept(job, spec)
+            marks = [m for m in (None if revised else not_before, left) if m is not None]
             if marks and first <= max(marks):
                 yield first
+
+
+def _is_plain(bounds: Bounds) -> bool:
+    """Whether windows leave when they are complete, and only then."""
+    return bounds.within_us is None and bounds.fidelity is None and not bounds.leap
+
+
+def _scored(board: Board, start: int, end: int) -> C2:
+    """The score of a window that leaves because nothing more is awaited."""
+    c2 = board.score(start, end, Reason.COMPLETE)
+    return c2 if c2.area == 1.0 else replace(c2, reason=Reason.EXHAUSTED)
 
 
 def _earlier(a: int | None, b: int | None) -> int | None:
@@ -406,8 +540,3 @@ def recipes_of(jobs: Iterable[Job]) -> list[Recipe]:
     for job in jobs:
         windows.setdefault(job.shape, set()).update(job.windows)
     return [Recipe(shape, tuple(sorted(specs))) for shape, specs in windows.items()]
-
-
-SESSION = "session"
-_EVER = (1 << 62) - 1
-_NEVER = -_EVER

@@ -12,7 +12,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from muntin.values import cell_text, is_number, window_text
+from muntin.values import cell_text, is_number, score_text, window_text
 
 _COUNTS = ("records_read", "records_bad", "records_late")
 _BORDER = 3  # places beside every column
@@ -109,9 +109,14 @@ def _shown(rows: pa.Table, before: list[str]) -> list[str]:
     hidden |= {c for c in _COUNTS if c in rows.column_names and not any(rows[c].to_pylist())}
     if len(set(rows["window_name"].to_pylist())) < 2:
         hidden.add("window_name")
+    if "revision" in rows.column_names and not any(rows["revision"].to_pylist()):
+        hidden.add("revision")
     return [name for name in rows.column_names if name not in hidden or name in before]
 
 
 def _cells(row: dict[str, object], shown: list[str], schema: pa.Schema) -> list[str]:
     window = window_text(row["window_start"], row["window_end"])  # type: ignore[arg-type]
-    return [window, *(cell_text(row[name], schema.field(name).type) for name in shown)]
+    cells = {name: cell_text(row[name], schema.field(name).type) for name in shown}
+    if "c2" in cells:
+        cells["c2"] = score_text(row["c2"])  # type: ignore[arg-type]
+    return [window, *cells.values()]

@@ -34,6 +34,18 @@ def cell_text(value: Any, kind: pa.DataType) -> str:
     return "" if value is None else text(value, kind)
 
 
+def score_text(c2: dict[str, Any]) -> str:
+    """How complete a result is, and why it left if it is not; with the panes, all of it."""
+    area = percent(c2["area"])
+    if "panes" not in c2:
+        return area if c2["reason"] == "complete" else f"{area} {c2['reason']}"
+    panes = " ".join(map(str, c2["panes"]))
+    return (
+        f"{area} {c2['reason']}, time {percent(c2['time'])}, space {percent(c2['space'])} of "
+        f"{c2['sources']}, panes {panes}"
+    )
+
+
 def text(value: Any, kind: pa.DataType) -> str:
     """A value as CSV has it; nothing for NULL."""
     if value is None:
@@ -77,3 +89,13 @@ def is_number(kind: pa.DataType) -> bool:
     return bool(
         pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind)
     )
+
+
+def percent(share: float) -> str:
+    """A share in whole percent, where only all of it is 100 and only nothing is 0."""
+    shown = round(100 * share)
+    if share < 1:
+        shown = min(99, shown)
+    if share > 0:
+        shown = max(1, shown)
+    return f"{shown} %"

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from muntin.emission import Result
 from muntin.inline import windows_inline
-from muntin.model import Result
 from muntin.program import sql
 from muntin.windows.choice import Sharing
 from tests.oracle import AGGREGATES, Question, Record, Window, same, write_logs

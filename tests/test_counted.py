@@ -21,10 +21,11 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from muntin.emission import Result
 from muntin.errors import BadRowError
 from muntin.inline import windows_inline
 from muntin.language.durations import describe_window
-from muntin.model import Program, Result
+from muntin.model import Program
 from muntin.pipeline import Pipeline
 from muntin.program import sql
 from muntin.store.results import Results

@@ -13,10 +13,12 @@ PACKAGE = ROOT / "muntin"
 # Lower floors know nothing of higher ones.
 FLOORS = [
     {"errors", "jobs", "model", "windows", "values"},
+    {"fidelity"},
     {"kernel", "table"},
     {"logs"},
     {"language"},
     {"chooser", "emission", "failures", "program"},
+    {"progress"},
     {"pipeline"},
     {"inline", "store", "output"},
     {"spark"},

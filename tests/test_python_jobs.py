@@ -11,8 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from muntin.emission import Result
 from muntin.inline import windows_inline
-from muntin.model import Program, Result
+from muntin.model import Program
 from muntin.program import load, sql, with_job
 from tests.oracle import Question, Record, Window, write_logs
 from tests.python_jobs import JOBS

@@ -130,10 +130,11 @@ plain = st.recursive(
     st.none()
     | st.booleans()
     | st.integers()
-    | st.text()
-    | st.binary()
+    | st.text(max_size=20)
+    | st.binary(max_size=20)
     | st.decimals(allow_nan=False, allow_infinity=False),
     lambda part: st.tuples(part, part) | st.frozensets(part) | st.builds(Frozen, part, part),
+    max_leaves=16,
 )
 
 

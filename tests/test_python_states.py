@@ -11,10 +11,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from muntin.emission import Result
 from muntin.errors import LanguageError
 from muntin.inline import windows_inline
 from muntin.jobs import Incremental, Pair
-from muntin.model import Program, Result
+from muntin.model import Program
 from muntin.program import sql, with_job
 from tests.oracle import Question, Record, Window, write_logs
 from tests.test_answers import sources

@@ -18,10 +18,12 @@ from rich.text import Text
 from muntin.demo.shop import SERVERS
 from muntin.emission import JobWindows
 from muntin.model import Program
+from muntin.output import shown
 from muntin.program import sql
 from muntin.spark.console import started, tell
 from muntin.spark.runner import Settings, SparkRun, Step
 from muntin.table import TableText
+from muntin.values import percent
 
 
 def run_demo(seconds: float | None) -> None:
@@ -101,11 +103,11 @@ class _Board:
         newest = windows.newest()
         (last,) = newest.counts
         _, end_us = newest.bounds(last)
-        rows = newest.table()
-        score = windows.scores[last]
+        rows = shown(newest.table(), detail=False).drop_columns(["c2"])
+        c2 = windows.scores[last]
         caption = (
             f"lag {at - end_us / 1e6:.1f} s · {windows.counts[last].read:,} records · "
-            f"{score.passed} of {score.known} servers, {score.percent:.0f} % complete"
+            f"{percent(c2.area)} of {c2.sources} servers, {c2.reason}"
         )
         table = TableText(windows.job.name, rows, self._console.width)
         return Group(table.drawn(), Text(f"  {caption}\n", style="dim"))

@@ -19,12 +19,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from muntin.fidelity.sampling import kept
 from muntin.kernel.engine import run
 from muntin.kernel.python.mapping import map_records
 from muntin.kernel.python.states import added
 from muntin.kernel.sessions import compute_sessions_sql
 from muntin.kernel.statements import Windows, compute_sql
-from muntin.model import MARK, SIZE, TIME, UNTIL, Axis, Fault, Shape, Tally
+from muntin.model import MARK, ORIGIN, SIZE, TIME, UNTIL, Axis, Fault, Shape, Tally
 
 Positions = NDArray[np.int64]
 Late = dict[str, tuple[int, int]]  # how many records, and how far behind the stream time at most
@@ -40,6 +41,7 @@ class Recipe:
     windows: Windows
     separate: bool = False
     over: int | None = None  # the position before which sessions have left
+    needs: int | None = None  # the position before which no window needs anything
 
     def sql(self, marked: bool) -> str:
         if self.shape.gap is not None:
@@ -71,6 +73,7 @@ class Computed:
     bad: int
     costs: dict[str, Cost]
     backwards: int = 0  # records whose sequence number is lower than one before
+    ahead: int = 0  # records of a time that is yet to come
     late: Late = field(default_factory=dict)  # for sessions, by shape
     faults: tuple[Fault, ...] = ()
 
@@ -107,14 +110,21 @@ class Clock:
 
 @dataclass
 class Clocks:
-    """A source's clocks, one an axis, and the slack of its time; None if nothing can be late."""
+    """A source's clocks, one an axis, and the slack of its time; None if nothing can be late.
+
+    A record after the `latest` time is bad: it would have its source pass all that lies between.
+    """
 
     slack_us: int | None = None
     by_axis: dict[str, Clock] = field(default_factory=dict)
+    latest: int | None = None
 
     @classmethod
-    def since(cls, reached: Mapping[str, int], slack_us: int | None) -> Clocks:
-        return cls(slack_us, {axis: Clock(position) for axis, position in reached.items()})
+    def since(
+        cls, reached: Mapping[str, int], slack_us: int | None, latest: int | None = None
+    ) -> Clocks:
+        clocks = {axis: Clock(position) for axis, position in reached.items()}
+        return cls(slack_us, clocks, latest)
 
     def of(self, axis: Axis) -> Clock:
         return self.by_axis.setdefault(axis.column, Clock())
@@ -144,13 +154,18 @@ def compute(
     for recipe in recipes:
         shape = recipe.shape
         started = time.perf_counter()
-        may_be_late = marked and shape.axis.is_time
+        may_be_late = marked and shape.axis.is_time and not shape.revised
+        mine = (
+            good if shape.gap is not None else _used(recipe, good, ways[shape.axis.column], source)
+        )
+        if not mine.num_rows:
+            costs[shape.id] = Cost()
+            continue
         if shape.code is not None:
-            mapped = map_records(shape, recipe.windows, good, source, may_be_late)
+            mapped = map_records(shape, recipe.windows, mine, source, may_be_late)
             block, faults = mapped.block, [*faults, *mapped.faults]
         else:
             doing = f"computing blocks of {shape.stream}"
-            mine = good
             if shape.gap is not None:
                 mine, late[shape.id] = ways[TIME.column].since(good, recipe.over)
             block = added(shape, run(recipe.sql(may_be_late), {"records": mine}, doing))
@@ -161,10 +176,32 @@ def compute(
     grids = _grids(recipes)
     tallies = [t for axis, size in grids for t in ways[axis].tallies(source, axis, size)]
     backwards = sum(way.backwards for way in ways.values())
-    bad = places.bad + backwards
     return Computed(
-        blocks, tuple(tallies), good.num_rows, bad, costs, backwards, late, tuple(faults)
+        blocks,
+        tuple(tallies),
+        good.num_rows,
+        places.bad + backwards,
+        costs,
+        backwards,
+        places.ahead,
+        late,
+        tuple(faults),
     )
+
+
+def _used(recipe: Recipe, records: pa.Table, way: _Way, source: str) -> pa.Table:
+    """The records that some window of the recipe will be made of, as far as is known now."""
+    shape, used = recipe.shape, np.ones(records.num_rows, bool)
+    if recipe.needs is not None and shape.spans is None:
+        used &= way.positions >= recipe.needs
+    if shape.sample is not None:
+        panes, which = np.unique(way.positions // shape.pane, return_inverse=True)
+        used &= kept(shape.sample, source, panes)[which]
+    if not used.all():
+        records = records.filter(pa.array(used))
+    if shape.by_source:
+        records = records.append_column(ORIGIN, pa.repeat(pa.scalar(source), records.num_rows))
+    return records
 
 
 def unreadable(source: str, recipes: Sequence[Recipe], clocks: Clocks) -> Computed:
@@ -234,6 +271,12 @@ class _Places:
             panes = pc.divide(pc.subtract(records.column(UNTIL), records.column(TIME.column)), pane)
             short = pc.less_equal(panes, MOST_PANES_TOUCHED).combine_chunks()
             column = pc.if_else(short, column, pa.scalar(None, pa.int64()))
+        self.ahead = 0
+        if clocks.latest is not None:
+            past = pc.less_equal(column, clocks.latest)
+            self.ahead = past.false_count
+            if self.ahead:
+                column = pc.if_else(past, column, pa.scalar(None, pa.int64()))
         self._records = records
         self._clocks = clocks
         self._valid = np.asarray(column.is_valid())

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from muntin.fidelity.score import Only
 from muntin.kernel.consolidate import Consolidation, Relation, Way, way_of
 from muntin.kernel.engine import run
+from muntin.kernel.merge import some
 from muntin.kernel.python.reducing import finish_windows, order_windows
 from muntin.kernel.python.running import advance
 from muntin.kernel.python.states import fault_rows, finished, with_faults
@@ -37,6 +39,8 @@ class Due:
     ends: DueEnds = field(default_factory=dict)
     sessions: Mapping[str, tuple[int, int]] = field(default_factory=dict)
     more: bool = False
+    only: Mapping[tuple[str, int, int], Only] = field(default_factory=dict)
+    """What some windows are made of, by job, kind and end, where that is not everything."""
 
     def __bool__(self) -> bool:
         return bool(self.ends or self.sessions)
@@ -74,15 +78,50 @@ def finish(
     """
     if shape.gap is not None:
         return finish_sessions(shape, jobs, blocks, due.sessions)
+    mine = {name: _answered(job) for name, job in jobs.items() if job.shape == shape}
+    all_made = [_finish(shape.answered, mine, some(shape, blocks, None), _whole(mine, due), made)]
+    for (name, which, end), only in due.only.items():
+        if name in mine:
+            kinds = [[end] if i == which else [] for i in range(len(mine[name].windows))]
+            alone = Due({name: kinds})
+            all_made.append(_finish(shape.answered, mine, some(shape, blocks, only), alone, None))
     found: dict[str, list[pa.Table]] = {}
-    mine = {name: ends for name, ends in due.ends.items() if jobs[name].shape == shape}
+    for made_rows in all_made:
+        for name, rows in made_rows.items():
+            found.setdefault(name, []).append(rows)
+    return {name: pa.concat_tables(rows) for name, rows in found.items()}
+
+
+def _answered(job: Job) -> Job:
+    return replace(job, shape=job.shape.answered) if job.shape.by_source else job
+
+
+def _whole(jobs: Mapping[str, Job], due: Due) -> Due:
+    """The due windows of these jobs that are made of everything."""
+    ends = {
+        name: [[e for e in kind if (name, i, e) not in due.only] for i, kind in enumerate(kinds)]
+        for name, kinds in due.ends.items()
+        if name in jobs
+    }
+    return replace(due, ends={name: kinds for name, kinds in ends.items() if any(kinds)}, only={})
+
+
+def _finish(
+    shape: Shape,
+    jobs: Mapping[str, Job],
+    blocks: pa.Table,
+    due: Due,
+    made: list[tuple[WindowSpec, pa.Table]] | None,
+) -> dict[str, pa.Table]:
+    found: dict[str, list[pa.Table]] = {}
+    mine = due.ends
     if shape.lives_on:
         return {n: advance(jobs[n], blocks, kinds[0]) for n, kinds in mine.items() if kinds[0]}
     if shape.in_python:
         return finish_windows(shape, jobs, blocks, mine)
     asked = sorted(_asked(jobs, mine), key=lambda a: (a.spec.length, a.spec.step))
     consolidation = Consolidation(shape, blocks, made=made if made is not None else [])
-    longest = max(w.length for j in jobs.values() if j.shape == shape for w in j.windows)
+    longest = max(w.length for job in jobs.values() for w in job.windows)
     for number, each in enumerate(asked):
         larger = asked[number + 1 :]
         # Windows that overlap are never pieces side by side: of those, none is remembered.
@@ -134,6 +173,7 @@ def _asked(jobs: Mapping[str, Job], due: DueEnds) -> Iterator[_Asked]:
 
 def order(job: Job, rows: Sequence[pa.Table]) -> pa.Table:
     """Rows of all key groups as the result's rows, window by window."""
+    job = _answered(job)
     if job.shape.in_python:
         return order_windows(job, rows)
     doing = f"ordering the windows of job {job.name}"

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from muntin.fidelity.score import Only
 from muntin.kernel.engine import run
 from muntin.kernel.python.partials import STATE_SPEC, merge_blocks
 from muntin.kernel.python.states import merged
@@ -29,6 +30,13 @@ class Emitted:
         """The first pane that a window still to come holds."""
         found = [_ANCIENT if e is None else w.oldest_pane(e) for w, e in self.windows.items()]
         return min(found, default=_ANCIENT)
+
+    @property
+    def needed_from(self) -> int | None:
+        """The position before which no record is needed, or None while all are."""
+        oldest = self.oldest_pane
+        pane = next((spec.pane for spec in self.windows), 0)
+        return oldest * pane if oldest > _ANCIENT else None
 
 
 def merge(shape: Shape, blocks: Sequence[pa.Table]) -> pa.Table:
@@ -59,9 +67,9 @@ def gather(shape: Shape, blocks: Sequence[pa.Table]) -> pa.Table:
 
 def split(shape: Shape, block: pa.Table, groups: int) -> dict[int, pa.Table]:
     """The block's rows by key group; groups without rows are absent."""
-    if groups == 1 or not shape.keys:
+    if groups == 1 or not shape.answered.keys:
         return {0: block}
-    group = _key_groups(shape, block, groups)
+    group = _key_groups(shape.answered, block, groups)
     found = {}
     for g in range(groups):
         rows = block.filter(pc.equal(group, g))
@@ -80,6 +88,20 @@ def _key_groups(shape: Shape, block: pa.Table, groups: int) -> pa.ChunkedArray:
         f"SELECT {sql} AS g FROM keys", {"keys": pa.table({"k0": keys.dictionary})}, doing
     )
     return of_keys.column("g").take(keys.indices)
+
+
+def some(shape: Shape, block: pa.Table, only: Only | None) -> pa.Table:
+    """The rows of the panes or sources that are asked for, and no more told apart by source."""
+    if only is not None and only.panes is not None:
+        block = block.filter(pc.is_in(block.column("pane"), pa.array(only.panes, pa.int64())))
+    if not shape.by_source:
+        return block
+    origin = f"k{len(shape.keys) - 1}"
+    if only is not None and only.sources is not None:
+        block = block.filter(pc.is_in(block.column(origin), pa.array(only.sources, pa.string())))
+    tables = {"blocks": block.drop_columns([origin])}
+    doing = f"merging the sources of {shape.stream}"
+    return merged(shape.answered, run(merge_sql(shape.answered), tables, doing))
 
 
 def without(shape: Shape, block: pa.Table, emitted: Emitted) -> pa.Table:

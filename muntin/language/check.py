@@ -15,6 +15,7 @@ from sqlglot import exp
 from muntin.errors import LanguageError
 from muntin.kernel.engine import describe, is_function, quote
 from muntin.language import dialect
+from muntin.language.bounds import bounded
 from muntin.language.calls import PYTHON, check_one_record
 from muntin.language.messages import nearest, reason
 from muntin.language.over import duration_of, over_of
@@ -84,6 +85,7 @@ class _Checker:
             columns=(),
             timestamp="",
             slack_us=self._slack(node.args.get("slack")),
+            sources=self._sources(node.args.get("sources") or ()),
             on_bad_row=node.args.get("on_bad_row") or "skip",
         )
         declared = self._columns(node.args.get("columns") or (), stream.format)
@@ -186,6 +188,14 @@ class _Checker:
             raise self.script.error("SLACK must not be negative", node)
         return slack
 
+    def _sources(self, nodes: Iterable[exp.Expr]) -> tuple[str, ...]:
+        names: list[str] = []
+        for node in nodes:
+            if node.name in names:
+                raise self.script.error(f"source '{node.name}' is there twice", node)
+            names.append(str(node.name))
+        return tuple(names)
+
     def _job(self, node: exp.Expr) -> None:
         name = self._new_name(node, "job", self.jobs)
         self._mark_aggregates(node)
@@ -198,7 +208,8 @@ class _Checker:
             self.jobs[name] = python_job(self.script, self.streams[stream], name, node, self.python)
             return
         over = over_of(self.script, self.streams[stream], node)
-        self.jobs[name] = job_of(self.script, self.streams[stream], name, node.args["query"], over)
+        job = job_of(self.script, self.streams[stream], name, node.args["query"], over)
+        self.jobs[name] = bounded(self.script, node, over, job)
 
     def _aggregate(self, node: exp.Expr) -> None:
         name = self._new_name(node, "aggregate", self.aggregates).lower()

@@ -14,7 +14,8 @@ from sqlglot.tokenizer_core import Token, TokenType
 from muntin.language.durations import counted, is_unit
 from muntin.language.expressions import ExpressionParser
 
-_CLAUSES = ("EVERY", "FROM", "PANE", "BEGIN", "EXTENT")
+_LIMITS = ("PANE", "BEGIN", "EXTENT", "WITHIN", "FIDELITY", "STRAGGLERS", "REVISE")
+_CLAUSES = ("EVERY", "FROM", *_LIMITS)
 SPANS = ("START", "END", "TOUCH", "SPLIT")
 FORMATS = ("json", "csv", "parquet", "combined", "common", "regex", "text")
 
@@ -29,6 +30,7 @@ class CreateStream(exp.Expression):
         "until": False,
         "spans": False,
         "slack": False,
+        "sources": False,
         "on_bad_row": False,
         "end": False,
     }
@@ -43,6 +45,10 @@ class CreateJob(exp.Expression):
         "pane": False,
         "begin": False,
         "extent": False,
+        "within": False,
+        "fidelity": False,
+        "stragglers": False,
+        "revise": False,
         "end": False,
     }
 
@@ -63,6 +69,18 @@ class Duration(exp.Expression):
     """A number and a unit, for example 5 MINUTES or 1000 RECORDS, or 500 OF a sequence."""
 
     arg_types: ClassVar = {"this": True, "unit": False, "of": False}
+
+
+class Within(exp.Expression):
+    arg_types: ClassVar = {"this": True, "at": False}
+
+
+class Fidelity(exp.Expression):
+    arg_types: ClassVar = {"this": True, "form": True}
+
+
+class Revise(exp.Expression):
+    arg_types: ClassVar = {"this": False}
 
 
 class WindowKind(exp.Expression):
@@ -137,6 +155,11 @@ class MuntinParser(ExpressionParser):
             return "spans", self._prev.text.lower(), token
         if self._match_text_seq("SLACK"):
             return "slack", self._take_duration("SLACK"), token
+        if self._match_text_seq("SOURCES"):
+            sources = [self._take_string("the quoted name of a source")]
+            while self._match(TokenType.COMMA):
+                sources.append(self._take_string("the quoted name of a source"))
+            return "sources", sources, token
         if self._match_text_seq("ON"):
             return "on_bad_row", self._take_on_bad_row(), token
         return None
@@ -230,12 +253,53 @@ class MuntinParser(ExpressionParser):
         return self._since(first, kind)
 
     def _take_bounds(self, job: exp.Expr, length: exp.Expr | None) -> None:
-        """PANE, BEGIN and EXTENT, each once, in any order."""
-        while self._curr and self._curr.text.upper() in ("PANE", "BEGIN", "EXTENT"):
+        """The clauses behind the windows, each once, in any order."""
+        while self._curr and self._curr.text.upper() in _LIMITS:
             word = self._curr.text.upper()
             self._take_once(job, word.lower(), word)
-            take = self._take_position if word == "BEGIN" else self._take_extent
-            job.set(word.lower(), take(word, length))
+            job.set(word.lower(), self._take_bound(word, length))
+
+    def _take_bound(self, word: str, length: exp.Expr | None) -> exp.Expr | str:
+        if word == "WITHIN":
+            return self._take_within()
+        if word == "FIDELITY":
+            return self._take_fidelity()
+        if word == "STRAGGLERS":
+            if not self._match_texts(("LEAP", "WAIT")):
+                self._refuse("expected LEAP or WAIT after STRAGGLERS")
+            return self._prev.text.lower()
+        if word == "REVISE":
+            first = self._prev
+            wanted = self._match_text_seq("FOR")
+            return self._since(first, Revise(this=self._take_duration("FOR") if wanted else None))
+        take = self._take_position if word == "BEGIN" else self._take_extent
+        return take(word, length)
+
+    def _take_within(self) -> exp.Expr:
+        first, length = self._curr, self._take_duration("WITHIN")
+        at = self._take_percent("AT", "99 PERCENT") if self._match_text_seq("AT") else None
+        return self._since(first, Within(this=length, at=at))
+
+    def _take_fidelity(self) -> exp.Expr:
+        first, share = self._curr, self._take_percent("FIDELITY", "90 PERCENT")
+        form = "area"
+        if self._match_text_seq("SAMPLED"):
+            form = "sampled"
+        elif self._match_text_seq("OF"):
+            if not self._match_texts(("SPACE", "TIME")):
+                self._refuse("expected SPACE or TIME after OF")
+            form = self._prev.text.lower()
+        return self._since(first, Fidelity(this=share, form=form))
+
+    def _take_percent(self, after: str, example: str) -> exp.Expr:
+        first = self._curr
+        sign = "-" if self._match(TokenType.DASH) else ""
+        if not self._match(TokenType.NUMBER):
+            self._refuse(f"expected a percentage after {after}, for example {example}")
+        number = sign + self._prev.text
+        if not (self._match_text_seq("PERCENT") or self._match(TokenType.MOD)):
+            self._refuse(f"expected PERCENT after {number}")
+        return self._since(first, exp.Literal(this=number, is_string=False))
 
     def _take_once(self, node: exp.Expr, key: str, word: str) -> None:
         if node.args.get(key):
@@ -337,10 +401,11 @@ def is_count(length: exp.Expr | None) -> TypeGuard[exp.Expr]:
 
 def _next_words(job: exp.Expr, window: exp.Expr) -> str:
     """What could follow a job's last window and the bounds that it has already."""
-    places = {"EVERY": (window, "slide"), "FROM": (window, "start"), "PANE": (job, "pane"),
-              "BEGIN": (job, "begin"), "EXTENT": (job, "extent")}  # fmt: skip
-    bounded = any(job.args.get(key) for key in ("pane", "begin", "extent"))
-    unwanted = {"EVERY", "FROM", "PANE"} if window.args.get("gap") else set()
+    places = {"EVERY": (window, "slide"), "FROM": (window, "start")}
+    places |= {word: (job, word.lower()) for word in _LIMITS}
+    bounded = any(job.args.get(word.lower()) for word in _LIMITS)
+    paned = {"EVERY", "FROM", "PANE", "FIDELITY", "STRAGGLERS", "REVISE"}
+    unwanted = paned if window.args.get("gap") else set()
     unwanted |= {"EVERY", "FROM"} if bounded else set()
     words = [w for w, (n, key) in places.items() if w not in unwanted and not n.args.get(key)]
     return ", ".join(words if bounded or window.args.get("gap") else [*words, "','"])

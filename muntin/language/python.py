@@ -16,6 +16,7 @@ from muntin.kernel.python.code import find, instance_of, payload_of, version_of
 from muntin.kernel.python.mapping import batch_of
 from muntin.kernel.python.states import METHODS, returns_of
 from muntin.kernel.python.steps import CAUGHT, FailedCallError, Step, steps_of
+from muntin.language.bounds import bounded
 from muntin.language.messages import nearest, reason
 from muntin.language.over import Over, over_of
 from muntin.language.queries import RESERVED, job_of, records_of, result_type
@@ -26,6 +27,7 @@ from muntin.model import Code, Column, Format, Job, Key, Output, Part, Shape, St
 
 _COMBINES = ("sum", "min", "max")
 _INCREMENTAL = ("map", "init", "update")
+_CLAUSES = ("begin", "extent", "within", "fidelity", "stragglers", "revise")
 
 
 @dataclass(frozen=True)
@@ -118,7 +120,11 @@ class _Class:
 
     def job(self) -> Job:
         style = self._style()
-        over = self._over(style)
+        script, node = self._clauses(style)
+        over = over_of(script, self._stream, node)
+        return bounded(script, node, over, self._made(style, over))
+
+    def _made(self, style: Style, over: Over) -> Job:
         if self._stream.spans is not None and over.axis.is_time:
             raise CodeError(
                 "jobs in Python count moments; declare the stream's spans BY START or BY END"
@@ -227,23 +233,27 @@ class _Class:
     def _is_windowless(self) -> bool:
         return not self._node.args.get("windows") and getattr(self._job, "window", None) is None
 
-    def _over(self, style: Style) -> Over:
+    def _clauses(self, style: Style) -> tuple[Script, exp.Expr]:
         """The clauses of the statement, or else what the class says in the same words."""
         if self._node.args.get("windows"):
-            return over_of(self._script, self._stream, self._node)
+            return self._script, self._node
         window = getattr(self._job, "window", None)
         if window is None and style == "updates":
             window = getattr(self._job, "every", "1 SECOND")
         if window is None:
             message = "expected WINDOW and its length, or a class with the attribute window"
             raise LanguageError(message, self._script.text, int(self._node.args["end"]) + 1)
-        begin, extent = (getattr(self._job, name, None) for name in ("begin", "extent"))
-        clauses = f"WINDOW {window}"
-        if begin is not None:
-            clauses += f" BEGIN {literal(begin) if isinstance(begin, str) else begin}"
-        clauses += f" EXTENT {extent}" if extent is not None else ""
-        script = Script(f"CREATE JOB job AS PYTHON '' FROM stream {clauses}")
-        return over_of(script, self._stream, script.statements[0])
+        clauses = [f"WINDOW {window}"]
+        for name in _CLAUSES:
+            said = getattr(self._job, name, None)
+            if name == "begin" and isinstance(said, str):
+                said = literal(said)
+            if name == "revise" and isinstance(said, str):
+                said = f"FOR {said}"
+            if said is not None and said is not False:
+                clauses.append(name.upper() if said is True else f"{name.upper()} {said}")
+        script = Script(f"CREATE JOB job AS PYTHON '' FROM stream {' '.join(clauses)}")
+        return script, script.statements[0]
 
     def _outputs(self) -> tuple[Output, ...]:
         columns = self._columns()

@@ -37,7 +37,10 @@ _VIEW_BYTES = 12  # Arrow keeps strings up to this size in the view itself
 
 @dataclass(frozen=True)
 class WorkOrder:
-    """Read `[start, end)` of a file; `since` says how far the source had come on each axis."""
+    """Read `[start, end)` of a file; `since` says how far the source had come on each axis.
+
+    Records after the `latest` time, of a future that no clock can have meant, are bad.
+    """
 
     stream: str
     source: str
@@ -45,6 +48,7 @@ class WorkOrder:
     start: int
     end: int
     since: Mapping[str, int] = field(default_factory=dict)
+    latest: int | None = None
     mark: Mark | None = None
 
 

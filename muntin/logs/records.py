@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from muntin.errors import BadRowError, InputError
 from muntin.kernel.compute import Clocks, Cost, Late, Recipe, Totals, compute, unreadable
@@ -14,7 +15,7 @@ from muntin.kernel.merge import gather, merge
 from muntin.logs.bad import first_bad_row
 from muntin.logs.chunks import PIECE_BYTES, Chunk, WorkOrder, read_chunks
 from muntin.logs.formats import Wanted, needed_columns, records_sql, sizes_sql
-from muntin.model import POSITION, SIZE, SOURCE_COLUMN, Fault, Stream, Tally
+from muntin.model import POSITION, SIZE, SOURCE_COLUMN, TIME, Fault, Stream, Tally
 from muntin.windows.ledger import Ledger
 
 # Blocks of pieces are merged when they become many: a lane may be one long gzip file.
@@ -45,7 +46,7 @@ def read_lane(
     piece_bytes: int = PIECE_BYTES,
 ) -> tuple[dict[str, pa.Table], Report]:
     """The lane's blocks by shape. Bad rows are counted, or raise where the stream says FAIL."""
-    reading = _Reading(stream, recipes, Clocks.since(lane[0].since, slack_us))
+    reading = _Reading(stream, recipes, Clocks.since(lane[0].since, slack_us, lane[0].latest))
     for order in lane:
         try:
             reading.read(order, piece_bytes)
@@ -69,10 +70,11 @@ class _Reading:
         self._clocks = clocks
         self._wanted = Wanted.of(self._shapes.values())
         self._needed = [c.name for c in needed_columns(stream, self._wanted)]
+        self._needs = _needed_from(recipes)
 
     def read(self, order: WorkOrder, piece_bytes: int) -> None:
         for chunk in read_chunks(order, self._stream.format, self._needed, piece_bytes):
-            records = parse(chunk, self._stream, self._wanted, order)
+            records = self._parse(chunk, order)
             if chunk.broken or records.column(POSITION).null_count:
                 self._look_at_bad(chunk, records, order)
             done = compute(records, order.source, self._recipes, self._clocks, chunk.broken)
@@ -81,12 +83,30 @@ class _Reading:
                     f"{order.path}: {done.backwards:,} records have a lower sequence number than "
                     f"one before them, and are left out of windows of sequence numbers"
                 )
+            if done.ahead:
+                self._tell_bad(
+                    f"{order.path}: {done.ahead:,} records are of a time more than a day ahead of "
+                    f"the clock here, and count as bad"
+                )
             self.totals.add(done)
             if any(len(found) > _BLOCKS_AT_MOST for found in self.totals.blocks.values()):
                 self.totals.blocks = {
                     shape: [merge(self._shapes[shape], found)]
                     for shape, found in self.totals.blocks.items()
                 }
+
+    def _parse(self, chunk: Chunk, order: WorkOrder) -> pa.Table:
+        """The chunk's records, or of a source that is far behind their times alone.
+
+        What no window needs any more is counted, and neither parsed nor checked further.
+        """
+        reached = self._clocks.of(TIME).reached
+        if self._needs is not None and reached is not None and reached < self._needs:
+            times = parse(chunk, self._stream, Wanted(()), order)
+            latest = pc.max(times.column(POSITION)).as_py()
+            if latest is None or latest < self._needs:
+                return times
+        return parse(chunk, self._stream, self._wanted, order)
 
     def give_up(self, order: WorkOrder, message: str) -> None:
         """Notes that an order could not be read to its end."""
@@ -126,6 +146,13 @@ class _Reading:
             raise BadRowError(message)
         if not self.notes:
             self.notes.append(message)
+
+
+def _needed_from(recipes: Sequence[Recipe]) -> int | None:
+    """The time before which no recipe needs anything, or None if that is not known of all."""
+    moments = all(r.shape.axes == (TIME,) and r.shape.spans is None for r in recipes)
+    needs = [recipe.needs for recipe in recipes if recipe.needs is not None]
+    return min(needs) if moments and len(needs) == len(recipes) and needs else None
 
 
 def parse(chunk: Chunk, stream: Stream, wanted: Wanted, order: WorkOrder) -> pa.Table:

@@ -6,8 +6,9 @@ the results of that batch makes restarts exact.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from operator import itemgetter
 
 from muntin.errors import InputError
 from muntin.logs.chunks import PIECE_BYTES, WorkOrder
@@ -34,6 +35,8 @@ class Batch:
     remaining: int  # bytes that are there but did not fit
     behind: frozenset[str]  # sources with bytes that did not fit
     notes: tuple[str, ...] = ()
+    touched: Mapping[str, float] | None = None
+    """When a file of each source was last changed; None where nobody looked."""
 
 
 @dataclass(frozen=True)
@@ -79,12 +82,18 @@ class Tail:
             wanted = described(self._stream.patterns)
             raise InputError(f"stream '{self._stream.name}': no file matches {wanted}")
 
-    def next_batch(self, now: float, in_order: bool) -> Batch:
-        """What to read next. `in_order` keeps each source in one lane, as lateness needs."""
+    def next_batch(self, now: float, in_order: bool, most: int | None = None) -> Batch:
+        """What to read next, about `most` bytes where a batch has to be short.
+
+        `in_order` keeps each source in one lane, as lateness needs.
+        """
         self._watch.look(now)
         sources = _by_source(self._watch.unread())
-        shares = _shares({s: sum(u.bytes for u in files) for s, files in sources.items()},
-                         self._batch_bytes)  # fmt: skip
+        sizes = {source: sum(u.bytes for u in files) for source, files in sources.items()}
+        if most is None or most >= self._batch_bytes:
+            shares = _shares(sizes, self._batch_bytes)
+        else:
+            shares = _fair_shares(sizes, most)
         taken = [list(self._take(files, shares[source])) for source, files in sources.items()]
         taken = [orders for orders in taken if orders]
         left = self._watch.unread()
@@ -95,6 +104,7 @@ class Tail:
             remaining=sum(u.bytes for u in left),
             behind=frozenset(u.file.source for u in left),
             notes=self._watch.notes(),
+            touched=self._watch.touched,
         )
 
     def _take(self, files: Sequence[Unread], share: int) -> Iterator[_Taken]:
@@ -136,3 +146,15 @@ def _shares(sizes: dict[str, int], batch_bytes: int) -> dict[str, int]:
     shared = batch_bytes - least * len(sizes)
     total = sum(sizes.values())
     return {s: max(1, least + shared * size // total) for s, size in sizes.items()}
+
+
+def _fair_shares(sizes: dict[str, int], most: int) -> dict[str, int]:
+    """Each source's part of a short batch: all that is little is read, and the rest is shared.
+
+    So what live sources have written does not wait for one that has much to catch up on.
+    """
+    shares: dict[str, int] = {}
+    for count, (source, size) in enumerate(sorted(sizes.items(), key=itemgetter(1))):
+        shares[source] = max(1, min(size, most // (len(sizes) - count)))
+        most -= min(most, shares[source])
+    return shares

@@ -105,6 +105,15 @@ class Watch:
     def positions(self) -> tuple[FilePosition, ...]:
         return tuple(self._positions.values())
 
+    @property
+    def touched(self) -> dict[str, float]:
+        """When a file of each source was last changed, in seconds."""
+        times: dict[str, float] = {}
+        for look in self._looks.values():
+            source, when = look.found.source, look.found.modified / 1e9
+            times[source] = max(times.get(source, when), when)
+        return times
+
     def notes(self) -> tuple[str, ...]:
         """What happened to files since this was last asked."""
         notes, self._notes = self._notes, []

@@ -111,7 +111,8 @@ class _Handler:
             return
         now = time.time()
         notes = self._pipeline.take(self._collection.keep_frame(self._computed(frame)), now)
-        emission = self._pipeline.emit(now, final=False, save=True)
+        emission = self._pipeline.emit(time.time(), final=False, save=True)
+        emission = self._pipeline.leave(emission, time.time())
         for note in (*notes, *emission.notes):
             _log.warning(note)
         self._journal.commit(batch, emission)

@@ -9,7 +9,7 @@ from muntin.emission import Emission, no_windows
 from muntin.kernel.finish import Due
 from muntin.logs.tail import FilePosition
 from muntin.model import Job, Stream
-from muntin.pipeline import Progress
+from muntin.progress import Progress
 from muntin.spark.collection import SparkCollection
 from muntin.store.checkpoint import Checkpoint, Saved, differences
 from muntin.store.results import Results

@@ -8,7 +8,7 @@ the figures; `attach` takes any streaming DataFrame through the same pipeline.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -18,15 +18,19 @@ from typing import Any
 from pyspark import SparkContext
 
 from muntin.emission import Emission
+from muntin.language.durations import describe
 from muntin.logs.tail import BATCH_BYTES, Tail
 from muntin.model import Job, Program, Stream
-from muntin.pipeline import Pipeline, Progress
+from muntin.pipeline import Pipeline
+from muntin.progress import Progress
 from muntin.spark.collection import SparkCollection
 from muntin.spark.journal import Journal
+from muntin.spark.pace import Pace
 from muntin.store.checkpoint import locked
 from muntin.windows.choice import Sharing
 
 _POLL_SECONDS = 0.1
+Clock = Callable[[], float]  # seconds since the epoch
 
 
 @dataclass(frozen=True)
@@ -90,10 +94,18 @@ class StreamRun:
     """One stream: its tail, its pipeline and its journal."""
 
     def __init__(
-        self, context: SparkContext, stream: Stream, jobs: Sequence[Job], settings: Settings
+        self,
+        context: SparkContext,
+        stream: Stream,
+        jobs: Sequence[Job],
+        settings: Settings,
+        clock: Clock = time.time,
     ) -> None:
         self._stream = stream
         self._settings = settings
+        self._clock = clock
+        self._pace = Pace()
+        self._warned: set[str] = set()
         self._collection = SparkCollection(context, stream, jobs)
         self._journal = Journal(settings.state, stream, jobs, self._collection)
         self.pipeline = Pipeline(
@@ -115,21 +127,50 @@ class StreamRun:
         self._notes = self._journal.notes
         self._before = _totals(self.pipeline.progress)
 
-    def step(self, now: float) -> Step:
-        """Reads, emits and commits one batch."""
-        batch = self.tail.next_batch(now, in_order=self.pipeline.in_order)
-        notes, self._notes = [*self._notes, *self.pipeline.read(batch, now)], []
+    def wake_at(self) -> float | None:
+        """When windows with a deadline have to set off, if one is open."""
+        deadline = self.pipeline.next_deadline() if self._settings.follow else None
+        return None if deadline is None else deadline - self._pace.leave_seconds
+
+    def step(self, wake_at: float | None = None) -> Step:
+        """Reads, emits and commits one batch, a short one where windows have to set off soon."""
+        started = self._clock()
+        most = None if wake_at is None else self._pace.most(wake_at - started)
+        batch = self.tail.next_batch(started, self.pipeline.in_order, most)
+        notes, self._notes = [*self._notes, *self.pipeline.read(batch, started)], []
+        decided = self._clock()
+        if batch.lanes:
+            self._pace.read(batch.bytes, decided - started)
         final = not self._settings.follow and not batch.remaining
         # Where order does not matter, a finite run emits at its end only, and until then has
         # nothing to save.
         lasting = final or self.pipeline.in_order
         read = bool(batch.lanes)
-        emission = self.pipeline.emit(now, final, lasting and read, batch.behind)
+        self.pipeline.lead_seconds = self._pace.leave_seconds
+        emission = self.pipeline.emit(decided, final, lasting and read, batch.behind)
+        emission = self.pipeline.leave(emission, self._clock())
         notes += emission.notes
         if lasting and (read or emission.windows):
             self._journal.commit(self._journal.batch + 1, emission, batch.positions)
+        if emission.windows:
+            over = self._clock()
+            self._pace.left(over - decided, over - started)
+            notes += self._unreachable(emission)
         records = self.pipeline.progress.records
         return Step(self._stream.name, emission, batch.bytes, batch.remaining, records, notes)
+
+    def _unreachable(self, emission: Emission) -> Iterator[str]:
+        """Tells of deadlines that are shorter than any batch has been."""
+        least = (self._pace.shortest or 0.0) + _POLL_SECONDS
+        for job in (windows.job for windows in emission.windows):
+            within = job.bounds.within_us
+            if within is not None and within < least * 1e6 and job.name not in self._warned:
+                self._warned.add(job.name)
+                reachable = describe(-(-int(least * 1000) // 10) * 10_000)
+                yield (
+                    f"job '{job.name}': WITHIN {describe(within).upper()} is shorter than one "
+                    f"batch takes here; the smallest bound that can be kept is {reachable}"
+                )
 
     def add_to(self, summary: Summary) -> None:
         """What this run has done; late records are counted over the life of the state."""
@@ -161,7 +202,9 @@ class SparkRun:
         context: SparkContext,
         settings: Settings,
         stop: Event | None = None,
+        clock: Clock = time.time,
     ) -> None:
+        self._clock = clock
         self._program = program
         self._context = context
         self._settings = settings
@@ -187,7 +230,7 @@ class SparkRun:
 
     def _open(self, stream: Stream, stack: ExitStack) -> StreamRun:
         jobs = self._program.jobs_of(stream.name)
-        run = StreamRun(self._context, stream, jobs, self._settings)
+        run = StreamRun(self._context, stream, jobs, self._settings, self._clock)
         stack.callback(run.close)
         if not self._settings.follow:
             run.tail.require_files()
@@ -196,14 +239,21 @@ class SparkRun:
     def _turns(self, runs: list[StreamRun], started: float) -> Iterator[Step]:
         seconds = self._settings.seconds
         while runs and not self.stop.is_set():
-            taken = [(run, run.step(time.time())) for run in runs]
+            taken = [(run, run.step(_first(runs))) for run in runs]
             yield from (step for _, step in taken)
             behind = [run for run, step in taken if step.remaining]
             runs = runs if self._settings.follow else behind
             if seconds is not None and time.monotonic() - started >= seconds:
                 return
             if self._settings.follow and not behind:
-                self.stop.wait(_POLL_SECONDS)
+                wake_at = _first(runs)
+                until = _POLL_SECONDS if wake_at is None else wake_at - self._clock()
+                self.stop.wait(max(0.0, min(_POLL_SECONDS, until)))
+
+
+def _first(runs: Sequence[StreamRun]) -> float | None:
+    """When the next windows of any stream have to set off: streams take turns."""
+    return min((at for run in runs if (at := run.wake_at()) is not None), default=None)
 
 
 def _totals(progress: Progress) -> tuple[int, int, int, int]:

@@ -16,21 +16,24 @@ from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import pyarrow as pa
 
 from muntin.errors import StateError
 from muntin.failures import Failures
+from muntin.fidelity.score import State
+from muntin.fidelity.scoreboard import Source
+from muntin.fidelity.timing import Timing
 from muntin.kernel.block import decode, encode
 from muntin.logs.tail import FilePosition
 from muntin.model import Program, Tally
-from muntin.pipeline import Lateness, Progress, Source
+from muntin.progress import Lateness, Progress
 from muntin.store import delta
 from muntin.windows.choice import Choice
 from muntin.windows.ledger import Ledger
 
-VERSION = 2
+VERSION = 3
 _SCHEMA = pa.schema(
     [
         ("batch", pa.int64()),
@@ -138,7 +141,14 @@ def _progress_json(saved: Saved) -> bytes:
             "batch": saved.batch,
             "positions": [asdict(f) for f in saved.positions],
             "shapes": saved.shapes,
-            "sources": {name: source.reached for name, source in p.sources.items()},
+            "sources": {name: _source_json(source) for name, source in p.sources.items()},
+            "revisions": [
+                [job, kind, list(times.items())] for (job, kind), times in p.revisions.items()
+            ],
+            "timings": {
+                job: [t.windows, t.area, t.misses, list(t.lags.items())]
+                for job, t in p.timings.items()
+            },
             "emitted": [[job, kind, end] for (job, kind), end in p.emitted.items()],
             "ledger": [asdict(tally) for tally in p.ledger],
             "choices": {shape: asdict(choice) for shape, choice in p.choices.items()},
@@ -149,6 +159,21 @@ def _progress_json(saved: Saved) -> bytes:
     ).encode()
 
 
+def _source_json(source: Source) -> dict[str, Any]:
+    return {
+        "reached": source.reached,
+        "first": source.first,
+        "touched_at": source.touched_at,
+        "ended": source.ended,
+        "never": source.never,
+    }
+
+
+def _parse_source(read: dict[str, Any]) -> Source:
+    never = [(axis, low, high, State(state)) for axis, low, high, state in read.pop("never")]
+    return Source(**read, never=never)
+
+
 def _parse_progress(data: bytes) -> Saved:
     read = json.loads(data)
     if read["version"] != VERSION:
@@ -156,7 +181,12 @@ def _parse_progress(data: bytes) -> Saved:
         raise StateError(message)
     records, bad, size, windows = read["totals"]
     progress = Progress(
-        sources={name: Source(reached) for name, reached in read["sources"].items()},
+        sources={name: _parse_source(source) for name, source in read["sources"].items()},
+        revisions={(job, kind): dict(times) for job, kind, times in read["revisions"]},
+        timings={
+            job: Timing(windows, area, misses, dict(lags))
+            for job, (windows, area, misses, lags) in read["timings"].items()
+        },
         emitted={(job, kind): end for job, kind, end in read["emitted"]},
         ledger=Ledger(Tally(**tally) for tally in read["ledger"]),
         choices={shape: Choice(**choice) for shape, choice in read["choices"].items()},

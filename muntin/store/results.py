@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from datetime import datetime
 from pathlib import Path
 
 import pyarrow as pa
@@ -43,23 +44,33 @@ class Results:
             return []
         return sorted(path.name for path in self._folder.iterdir() if delta.exists(path))
 
-    def read(self, job: str, latest: bool = False, after: int | None = None) -> pa.Table:
-        """Rows of a job by window, in the order they were emitted."""
+    def read(
+        self,
+        job: str,
+        latest: bool = False,
+        after: datetime | None = None,
+        revisions: bool = False,
+    ) -> pa.Table:
+        """Rows of a job by window; of one that was revised its newest rows, or all of them.
+
+        `after` a time: rows of windows that left later.
+        """
         path = self._folder / job
         if not delta.exists(path):
             known = ", ".join(self.jobs()) or "none yet"
             raise InputError(
                 f"no results of job '{job}' in {self._folder.parent}; there are: {known}"
             )
-        where = ""
+        window = "window_name, window_start, window_end"
+        where = f" WHERE emitted_at > TIMESTAMPTZ '{after.isoformat()}'" if after else ""
+        wanted = [] if revisions else [f"revision = max(revision) OVER (PARTITION BY {window})"]
         if latest:
-            where = "QUALIFY window_end = max(window_end) OVER (PARTITION BY window_name)"
-        elif after is not None:
-            times = pa.types.is_timestamp(delta.schema(path).field("window_end").type)
-            where = f"WHERE window_end > {f'make_timestamptz({after})' if times else after}"
+            wanted.append("window_end = max(window_end) OVER (PARTITION BY window_name)")
+        newest = f" QUALIFY {' AND '.join(wanted)}" if wanted else ""
         # Rows of a window lie in one file, in their order.
-        rows = "SELECT * EXCLUDE (file_row_number) FROM stored"
-        return delta.read(path, f"{rows} {where} ORDER BY window_end, file_row_number")
+        order = " ORDER BY window_end, revision, file_row_number"
+        rows = f"SELECT * EXCLUDE (file_row_number) FROM stored{where}{newest}{order}"
+        return delta.read(path, rows)
 
 
 def _require_same_types(job: str, path: Path, known: pa.Schema, wanted: pa.Schema) -> None:

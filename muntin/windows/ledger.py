@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from itertools import accumulate
 
@@ -81,6 +81,21 @@ class Ledger:
         if grid not in self._sums:
             self._sums[grid] = _sums(self._panes.get(grid, {}))
         return self._sums[grid].counts(end - spec.length, end)
+
+    def counts_of(
+        self, axis: str, spec: WindowSpec, end: int, holds: Callable[[str, int], bool]
+    ) -> Counts:
+        """The same of the sources and panes that are asked for alone."""
+        read = bad = late = 0
+        panes = self._panes.get((axis, spec.pane), {})
+        for number in range(end - spec.length, end):
+            for tally in panes[number].tallies.values() if number in panes else ():
+                if holds(tally.source, number):
+                    read += tally.records
+                    bad += tally.bad
+                    if tally.not_before is not None and tally.not_before >= end:
+                        late += tally.records
+        return Counts(read, bad, late)
 
     def read_since(self, grid: Grid, pane: int | None) -> int:
         """Records read into this pane or later ones; into all where it is None."""

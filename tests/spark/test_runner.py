@@ -48,14 +48,15 @@ class Follower:
         settings = Settings(folder / "state", follow=True, idle_seconds=30)
         program_ = program(folder / "logs", slack)
         context = spark.sparkContext
-        self.run = StreamRun(context, program_.streams["logs"], program_.jobs_of("logs"), settings)
+        stream, jobs = program_.streams["logs"], program_.jobs_of("logs")
+        self.run = StreamRun(context, stream, jobs, settings, lambda: self.now)
 
     def step(self) -> list[tuple[int, str, int]]:
         """(window start, key, sum) of what left."""
         self.now += 1
         return [
             (result.start // 1_000_000 - BASE, row["k"], row["n"])
-            for result in self.run.step(self.now).emission.results()
+            for result in self.run.step().emission.results()
             for row in result.rows.to_pylist()
         ]
 
@@ -276,11 +277,11 @@ def test_windows_that_leave_without_new_records_are_saved_as_gone(
     write(tmp_path / "logs", "web-2", (3, "a", 4))
     follower = Follower(spark, tmp_path)
     assert follower.step() == []
-    follower.now += 40  # both are idle now, and web-1 has passed the first window
-    assert follower.step() == [(0, "a", 5)]
-    write(tmp_path / "logs", "web-1", (21, "a", 0))
-    write(tmp_path / "logs", "web-2", (21, "a", 0))
-    assert Follower(spark, tmp_path).step() == [(10, "a", 2)]
+    follower.now += 40  # both are idle now, so nothing more is awaited
+    assert follower.step() == [(0, "a", 5), (10, "a", 2)]
+    write(tmp_path / "logs", "web-1", (31, "a", 7), (41, "a", 0))
+    write(tmp_path / "logs", "web-2", (41, "a", 0))
+    assert Follower(spark, tmp_path).step() == [(30, "a", 7)]
 
 
 def test_a_changed_job_never_gets_its_old_blocks_back(spark: SparkSession, tmp_path: Path) -> None:

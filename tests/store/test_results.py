@@ -21,7 +21,10 @@ def rows(windows: range, size: int) -> pa.Table:
         {
             "window_name": ["1 minute"] * len(ends),
             "window_end": pa.array(ends, pa.timestamp("us", "UTC")),
+            "window_start": pa.array(ends, pa.timestamp("us", "UTC")),
             "n": [size - i for _ in windows for i in range(size)],
+            "revision": [0] * len(ends),
+            "emitted_at": pa.array(ends, pa.timestamp("us", "UTC")),
         }
     )
 
@@ -33,8 +36,7 @@ def test_order_survives_many_batches_and_large_windows(tmp_path: Path) -> None:
     found = store.read("top").to_pylist()
     assert [r["n"] for r in found] == list(range(150, 0, -1)) * 8
     assert [r["n"] for r in store.read("top", latest=True).to_pylist()] == list(range(150, 0, -1))
-    after = int((START + timedelta(minutes=5)).timestamp()) * 1_000_000
-    assert store.read("top", after=after).num_rows == 300
+    assert store.read("top", after=START + timedelta(minutes=5)).num_rows == 300
 
 
 def test_batches_count_once_for_each_stream(tmp_path: Path) -> None:

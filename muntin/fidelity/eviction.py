@@ -1,0 +1,107 @@
+"""When a window leaves: complete, in time, good enough, or because waiting is of no use."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from muntin.fidelity.score import C2, Board, Cells, Only, Reason, State, is_counted
+from muntin.fidelity.scoreboard import Moment
+from muntin.model import Bounds, Form
+
+
+@dataclass(frozen=True)
+class Policy:
+    """A job's bounds, applied to one window after another at one moment.
+
+    `lead_us` is how long before a deadline a window has to set off to be there in time, and
+    deadlines before `started_us` are history: nobody could have kept them.
+    """
+
+    bounds: Bounds
+    board: Board
+    at: Moment
+    is_time: bool
+    started_us: int
+    lead_us: int = 0
+
+    def decide(self, start: int, end: int, end_position: int) -> C2 | None:
+        """Whether the window of panes `[start, end)` leaves now."""
+        cells = self.board.cells(start, end)
+        reason = self._reason(cells, end, end_position)
+        if reason is None:
+            return None
+        only = None
+        if reason is Reason.FIDELITY:
+            only = _only(self.bounds.form, cells, start, self.board.sources)
+        return self.board.scored(cells, start, reason, only)
+
+    def _reason(self, cells: Cells, end: int, end_position: int) -> Reason | None:
+        counted = is_counted(cells)
+        merged, awaited = cells == State.MERGED, cells == State.AWAITED
+        if bool((merged == counted).all()) and self._is_over(end, end_position):
+            return Reason.COMPLETE
+        if self._is_good_enough(cells):
+            return Reason.FIDELITY
+        if self._is_due(end_position):
+            return Reason.DEADLINE
+        idle = not awaited.any() and self._is_over(end, end_position)
+        return Reason.EXHAUSTED if idle or self._is_hopeless(cells, end) else None
+
+    def _is_due(self, end_position: int) -> bool:
+        if self.bounds.within_us is None:
+            return False
+        deadline = end_position + self.bounds.within_us
+        return self.started_us < deadline <= self.at.now_us + self.lead_us
+
+    def _is_over(self, end: int, end_position: int) -> bool:
+        """Whether somebody, or the clock, has come to the end of the window."""
+        if self.at.final or any(track.whole >= end for track in self.board.tracks.values()):
+            return True
+        return self.is_time and self.at.now_us >= end_position
+
+    def _is_good_enough(self, cells: Cells) -> bool:
+        target = self.bounds.fidelity
+        if target is None or not cells.size:
+            return False
+        if self.bounds.form == "sampled":  # all of the sample is what was asked for
+            asked = is_counted(cells) & (cells != State.SKIPPED)
+            return bool(asked.any() and (cells[asked] == State.MERGED).all())
+        return _share(self.bounds.form, cells, cells == State.MERGED) >= target
+
+    def _is_hopeless(self, cells: Cells, end: int) -> bool:
+        """Whether the target is out of reach, and most of those who can have come to the end."""
+        target = self.bounds.fidelity
+        if target is None or self.bounds.form == "sampled":
+            return False
+        possible = (cells == State.MERGED) | (cells == State.AWAITED)
+        if _share(self.bounds.form, cells, possible) >= target:
+            return False
+        alive = [t for t in self.board.tracks.values() if t.rest is State.AWAITED]
+        return 2 * sum(track.whole >= end for track in alive) >= len(alive) > 0
+
+
+def _share(form: Form, cells: Cells, there: NDArray[np.bool_]) -> float:
+    """How much of a window is there, measured as the form of fidelity says."""
+    counted = is_counted(cells)
+    if form == "space":
+        expected = counted.any(axis=0)
+        full = expected & (there | ~counted).all(axis=0)
+    elif form == "time":
+        expected = counted.any(axis=1)
+        full = expected & (there | ~counted).all(axis=1)
+    else:
+        expected, full = counted, there & counted
+    return float(full.sum() / expected.sum()) if expected.any() else 0.0
+
+
+def _only(form: Form, cells: Cells, start: int, sources: tuple[str, ...]) -> Only | None:
+    """The panes, or sources, that are full, where the form of fidelity asks for such."""
+    full = (cells == State.MERGED) | ~is_counted(cells)
+    if form == "space":
+        return Only(panes=tuple((start + np.flatnonzero(full.all(axis=0))).tolist()))
+    if form == "time":
+        return Only(sources=tuple(sources[i] for i in np.flatnonzero(full.all(axis=1))))
+    return None

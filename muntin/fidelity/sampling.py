@@ -1,0 +1,36 @@
+"""Which panes of which sources a job looks at: the same ones in every process and run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import lru_cache
+from hashlib import blake2b
+
+import numpy as np
+from numpy.typing import NDArray
+
+from muntin.model import Sample
+
+Panes = NDArray[np.int64]
+Mask = NDArray[np.bool_]
+
+
+def kept(sample: Sample, source: str, panes: Panes) -> Mask:
+    """Which of a source's panes are in the sample, each with the same chance."""
+    mixed = panes.astype(np.uint64) + np.uint64(_seed(sample.job, source))
+    # The finish of splitmix64: neighbouring panes fall as if thrown one by one.
+    mixed = (mixed ^ (mixed >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    mixed = (mixed ^ (mixed >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    thrown = (mixed ^ (mixed >> np.uint64(31))) >> np.uint64(11)
+    return thrown.astype(np.float64) < sample.share * (1 << 53)
+
+
+def keeps(sample: Sample) -> Callable[[str, int], bool]:
+    """Whether a source's pane is in the sample."""
+    return lambda source, pane: bool(kept(sample, source, np.array([pane]))[0])
+
+
+@lru_cache(maxsize=65_536)
+def _seed(job: str, source: str) -> int:
+    told = blake2b(f"{job}\0{source}".encode(), digest_size=8).digest()
+    return int.from_bytes(told, "little")

@@ -1,0 +1,239 @@
+"""C²: which sources are in which panes of a window, and what that comes to.
+
+A board says for every source from which pane on it counts, up to where its panes are whole, and
+what is to be expected of the others. Boards merge: what one part of the system knows of a source
+and another part knows too counts once, so it does not matter where and how often they meet.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from enum import IntEnum, StrEnum
+from functools import cached_property
+from itertools import groupby
+
+import numpy as np
+from numpy.typing import NDArray
+
+from muntin.fidelity.sampling import kept
+from muntin.model import Sample
+from muntin.values import percent
+
+Cells = NDArray[np.uint8]  # a State for each source and pane
+NEVER, EVER = -(1 << 62), 1 << 62
+
+
+class State(IntEnum):
+    """What a source has to do with a pane."""
+
+    MERGED = 0
+    SKIPPED = 1  # not in the sample
+    SHED = 2  # dropped by its source, which had too much to do
+    CANCELLED = 3  # dropped, as every window that holds it had left
+    DEAD = 4  # its source gives no sign of life
+    LEAPT = 5  # its source is far behind the others, which are not made to wait
+    LATER = 6  # its source began after it, and is not counted
+    REMOVED = 7  # its source had ended before it, and is not counted
+    AWAITED = 8
+
+
+SIGNS = "█·sx†»  ░"
+_WORDS = "merged", "sampled out", "shed", "cancelled", "dead", "leapt", "", "", "awaited"
+
+
+@dataclass(frozen=True)
+class Only:
+    """What of a window its result is made of, where that is not everything that was read."""
+
+    panes: tuple[int, ...] | None = None
+    sources: tuple[str, ...] | None = None
+
+    def holds(self, source: str, pane: int) -> bool:
+        inside = self.panes is None or pane in self.panes
+        return inside and (self.sources is None or source in self.sources)
+
+    def narrowed(self, cells: Cells, start: int, names: Sequence[str]) -> Cells:
+        """What was merged and is left out of the result counts as cancelled."""
+        inside = [[self.holds(name, start + i) for i in range(cells.shape[1])] for name in names]
+        out = ~np.array(inside, bool).reshape(cells.shape) & (cells == State.MERGED)
+        return np.where(out, np.uint8(State.CANCELLED), cells)
+
+
+class Reason(StrEnum):
+    """Why a window has left."""
+
+    COMPLETE = "complete"
+    DEADLINE = "deadline"
+    FIDELITY = "fidelity"
+    EXHAUSTED = "exhausted"  # nothing more can come, or not enough
+
+
+@dataclass(frozen=True)
+class Track:
+    """What is known of one source, in panes: counted in `[first, until)`, whole before `whole`."""
+
+    first: int = EVER
+    until: int = EVER
+    whole: int = NEVER
+    rest: State = State.AWAITED  # of panes that are not whole
+    never: tuple[tuple[int, int, State], ...] = ()
+    """Panes `[lower, upper)` that the source has passed, or will pass, without giving them."""
+
+    def merge(self, other: Track) -> Track:
+        """The one whose source was read further knows best what to expect of it."""
+        newer = max(self, other, key=lambda track: (track.whole, -track.until, -track.rest))
+        return replace(
+            newer,
+            first=min(self.first, other.first),
+            never=tuple(sorted({*self.never, *other.never})),
+        )
+
+    def states(self, panes: NDArray[np.int64]) -> Cells:
+        cells = np.where(panes < self.whole, State.MERGED, self.rest).astype(np.uint8)
+        for lower, upper, state in self.never:
+            mine = (panes >= lower) & (panes < upper)
+            cells[mine] = state
+        cells[panes < self.first] = State.LATER
+        cells[panes >= self.until] = State.REMOVED
+        return cells
+
+
+@dataclass(frozen=True)
+class Board:
+    """What is known of all sources of a stream, for panes of one size."""
+
+    tracks: dict[str, Track] = field(default_factory=dict)
+    sample: Sample | None = None
+
+    def merge(self, other: Board) -> Board:
+        tracks = dict(self.tracks)
+        for source, track in other.tracks.items():
+            known = tracks.get(source)
+            tracks[source] = track if known is None else known.merge(track)
+        return replace(self, tracks=tracks)
+
+    @cached_property
+    def sources(self) -> tuple[str, ...]:
+        return tuple(sorted(self.tracks))
+
+    def cells(self, start: int, end: int) -> Cells:
+        """The state of every source in every pane of `[start, end)`."""
+        panes = np.arange(start, end)
+        if not self.tracks:
+            return np.zeros((0, len(panes)), np.uint8)
+        cells = np.stack([self.tracks[source].states(panes) for source in self.sources])
+        if self.sample is not None:
+            for row, source in zip(cells, self.sources, strict=True):
+                out = ~kept(self.sample, source, panes) & (row != State.LATER)
+                row[out & (row != State.REMOVED)] = State.SKIPPED
+        return cells
+
+    @cached_property
+    def _all_whole(self) -> tuple[int, int]:
+        """The panes between which every source is whole."""
+        if self.sample is not None or any(track.never for track in self.tracks.values()):
+            return 0, 0
+        tracks = self.tracks.values()
+        first = max((track.first for track in tracks), default=NEVER)
+        return first, min((min(t.whole, t.until) for t in tracks), default=EVER)
+
+    def score(self, start: int, end: int, reason: Reason) -> C2:
+        first, last = self._all_whole
+        if first <= start and end <= last and self.tracks:
+            count = len(self.tracks)
+            return C2(reason, 1.0, 1.0, 1.0, count, ((count, end - start),), self, start, end)
+        return self.scored(self.cells(start, end), start, reason)
+
+    def scored(self, cells: Cells, start: int, reason: Reason, only: Only | None = None) -> C2:
+        if only is not None:
+            cells = only.narrowed(cells, start, self.sources)
+        counted = is_counted(cells)
+        merged = cells == State.MERGED
+        total = int(counted.sum())
+        expected = int(counted.any(axis=1).sum())
+        per_pane = merged.sum(axis=0)
+        return C2(
+            reason,
+            float(merged.sum() / total) if total else 1.0,
+            float((per_pane > 0).mean()) if total else 1.0,
+            float(merged.any(axis=1).sum() / expected) if expected else 1.0,
+            expected,
+            tuple((int(n), len(list(same))) for n, same in groupby(per_pane.tolist())),
+            self,
+            start,
+            start + cells.shape[1],
+            only,
+        )
+
+
+def is_counted(cells: Cells) -> NDArray[np.bool_]:
+    """Where a source is expected to have something: from its first pane to its last."""
+    counted: NDArray[np.bool_] = (cells != State.LATER) & (cells != State.REMOVED)
+    return counted
+
+
+@dataclass(frozen=True)
+class C2:
+    """How complete a result is, between 0 and 1.
+
+    `area` is the share of panes that were merged, counted source by source; `time` that of panes
+    with at least one source; `space` that of sources with at least one pane. A pane whose source
+    had not passed its end counts as missing, though what was read of it is in the result.
+    """
+
+    reason: Reason
+    area: float
+    time: float
+    space: float
+    sources: int  # that are counted in the window
+    runs: tuple[tuple[int, int], ...]  # how many sources are in so many panes, one after another
+    board: Board = field(repr=False, compare=False, default_factory=Board)
+    start: int = field(repr=False, compare=False, default=0)
+    end: int = field(repr=False, compare=False, default=0)
+    only: Only | None = field(repr=False, compare=False, default=None)
+
+    @property
+    def panes(self) -> list[int]:
+        """How many sources are in each pane."""
+        return [count for count, times in self.runs for _ in range(times)]
+
+    @property
+    def cells(self) -> Cells:
+        """A State for each source, in the order of `names`, and pane."""
+        cells = self.board.cells(self.start, self.end)
+        return cells if self.only is None else self.only.narrowed(cells, self.start, self.names)
+
+    @property
+    def names(self) -> Sequence[str]:
+        return self.board.sources
+
+    def __str__(self) -> str:
+        return f"{percent(self.area)} {self.reason}"
+
+    def drawing(self, width: int = 100) -> str:
+        """The sources below each other, a sign for every pane; long windows are drawn thinner."""
+        cells, names = self.cells, self.names
+        room = max((len(name) for name in names), default=0)
+        step = -(-max(1, cells.shape[1]) // max(1, width - room - 1))
+        # Of panes that share a sign, the worst is shown.
+        rows = [
+            "".join(SIGNS[int(row[i : i + step].max())] for i in range(0, len(row), step))
+            for row in cells
+        ]
+        lines = [f"{name:>{room}} {signs}" for name, signs in zip(names, rows, strict=True)]
+        seen = [State(int(state)) for state in np.unique(cells)]
+        legend = ", ".join(f"{SIGNS[s]} {_WORDS[s]}" for s in seen if _WORDS[s])
+        told = (
+            f"{percent(self.area)} of the area, {percent(self.time)} of time, "
+            f"{percent(self.space)} of {self.sources} source{'' if self.sources == 1 else 's'}: "
+            f"{self.reason}"
+        )
+        return "\n".join([*lines, legend, told] if lines else [told])
+
+
+def merged(boards: Iterable[Board]) -> Board:
+    found = Board()
+    for board in boards:
+        found = found.merge(board)
+    return found

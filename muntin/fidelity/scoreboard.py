@@ -1,0 +1,177 @@
+"""Which sources there are, how far each has come, and what is still to be expected of it.
+
+A source counts from its first pane on. One that the stream declares counts from the beginning.
+One whose files are gone counts up to its last pane; a declared one goes on counting.
+
+While logs are followed, a source that has sent nothing for the idle time is dead, unless its
+files were touched meanwhile. Then it lives and had nothing to say: the time of the touch is its
+word that nothing from before it follows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from muntin.fidelity.score import EVER, NEVER, Board, State, Track
+from muntin.model import TIME, Sample, Stream, Tally
+
+FAR_BEHIND = 2  # panes
+
+
+@dataclass
+class Source:
+    """How far one source has come on each axis, where it began, and when it was last heard."""
+
+    reached: dict[str, int] = field(default_factory=dict)
+    first: dict[str, int] = field(default_factory=dict)
+    heard_at: float | None = None  # None after a restart, until the clock is known
+    touched_at: float = 0.0
+    ended: bool = False
+    never: list[tuple[str, int, int, State]] = field(default_factory=list)  # axis and positions
+
+    def begin(self, tallies: Iterable[Tally]) -> None:
+        """Takes the panes of records that were on time as where the source may have begun."""
+        for tally in tallies:
+            if tally.records and tally.not_before is None:
+                start = tally.pane * tally.size
+                self.first[tally.axis] = min(self.first.get(tally.axis, start), start)
+
+
+@dataclass(frozen=True)
+class Moment:
+    """When and on what the fate of windows is decided.
+
+    Sources that are `behind` have more to be read at once. `final`: nothing more will come.
+    """
+
+    now: float
+    final: bool = False
+    behind: frozenset[str] = frozenset()
+
+    @property
+    def now_us(self) -> int:
+        return int(self.now * 1_000_000)
+
+
+class Scoreboard:
+    """The sources of one stream."""
+
+    def __init__(
+        self,
+        stream: Stream,
+        sources: dict[str, Source],
+        follow: bool,
+        slack_us: int | None,
+        idle_seconds: float,
+    ) -> None:
+        self.sources = sources
+        self._declared = stream.sources
+        self._follow = follow
+        self._slack_us = slack_us
+        self._idle_seconds = idle_seconds
+
+    def seen(self, touched: Mapping[str, float], now: float) -> None:
+        """Takes the times at which files of each source were changed; the others have ended."""
+        for name, source in self.sources.items():
+            source.touched_at = max(source.touched_at, min(touched.get(name, 0.0), now))
+            source.ended = self._follow and name not in touched and name not in self._declared
+
+    def awaken(self, now: float) -> None:
+        """After a restart, silence is counted from the first look at the clock."""
+        for source in self.sources.values():
+            source.heard_at = now if source.heard_at is None else source.heard_at
+
+    def horizon(self, axis: str, at: Moment) -> int | None:
+        """The position before which no record is awaited, or None while that is unknown."""
+        if at.final:
+            return EVER
+        slack = self._slack(axis)
+        if slack is None:
+            return None
+        sources = self.sources
+        if any(name not in sources or axis not in sources[name].reached for name in at.behind):
+            return None  # its first records are still to be read
+        known = [n for n, source in sources.items() if axis in source.reached]
+        holding = [self._passed(n, axis, at) for n in known if self._is_awaited(n, at)]
+        if holding:
+            return min(holding) - slack
+        if not self._follow or not known:
+            return None
+        if axis == TIME.column:
+            return at.now_us  # all are silent, and windows of the future stay open
+        return max(sources[name].reached[axis] for name in known)
+
+    def board(
+        self, axis: str, pane: int, at: Moment, sample: Sample | None = None, leap: bool = False
+    ) -> Board:
+        """What is known of every source, in panes."""
+        names = sorted({*self.sources, *self._declared, *at.behind})
+        tracks = {n: track for n in names if (track := self._track(n, axis, pane, at)) is not None}
+        return Board(_leaping(tracks) if leap else tracks, sample)
+
+    def _track(self, name: str, axis: str, pane: int, at: Moment) -> Track | None:
+        source = self.sources.get(name)
+        declared = name in self._declared
+        if source is None or axis not in source.reached:
+            awaited = declared or name in at.behind  # its first records are about to be read
+            return Track(NEVER, rest=self._rest(name, at)) if awaited else None
+        first = NEVER if declared else source.first.get(axis, source.reached[axis]) // pane
+        until = source.reached[axis] // pane + 1 if source.ended else EVER
+        never = tuple(
+            (lower // pane, -(-upper // pane), state)
+            for on, lower, upper, state in source.never
+            if on == axis
+        )
+        slack = self._slack(axis)
+        if at.final or (not self._follow and name not in at.behind and slack is not None):
+            whole = EVER
+        elif source.ended:
+            whole = until
+        elif slack is None:
+            whole = NEVER
+        else:
+            whole = (self._passed(name, axis, at) - slack) // pane
+        return Track(first, until, whole, self._rest(name, at), never)
+
+    def _rest(self, name: str, at: Moment) -> State:
+        return State.AWAITED if self._is_awaited(name, at) else State.DEAD
+
+    def _is_awaited(self, name: str, at: Moment) -> bool:
+        """Whether more of a source is to be expected."""
+        if name in at.behind:
+            return True
+        source = self.sources.get(name)
+        if not self._follow or at.final or source is None or source.ended:
+            return False
+        return self._is_recent(source.heard_at, at) or self._is_recent(source.touched_at, at)
+
+    def _is_recent(self, when: float | None, at: Moment) -> bool:
+        return when is None or at.now - when <= self._idle_seconds
+
+    def _passed(self, name: str, axis: str, at: Moment) -> int:
+        """How far a source has come, slack aside. Nobody has passed what is yet to happen."""
+        source = self.sources[name]
+        reached = source.reached[axis]
+        if axis != TIME.column or not self._follow:
+            return reached
+        if name not in at.behind and not self._is_recent(source.heard_at, at):
+            reached = max(reached, int(source.touched_at * 1_000_000))
+        return min(reached, at.now_us)
+
+    def _slack(self, axis: str) -> int | None:
+        return self._slack_us if axis == TIME.column else 0
+
+
+def _leaping(tracks: Mapping[str, Track]) -> dict[str, Track]:
+    """The tracks with sources that are far behind the middle one no longer awaited."""
+    alive = sorted(t.whole for t in tracks.values() if t.rest is State.AWAITED)
+    if not alive:
+        return dict(tracks)
+    middle = alive[len(alive) // 2]
+    return {
+        name: Track(t.first, t.until, t.whole, State.LEAPT, t.never)
+        if t.rest is State.AWAITED and t.whole <= middle - FAR_BEHIND
+        else t
+        for name, t in tracks.items()
+    }

@@ -1,0 +1,46 @@
+"""How late results come, in few numbers: counts of windows, and of lags in buckets 2 % wide."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+
+_WIDTH = math.log(1.02)
+_LEAST_US = 1_000
+
+
+@dataclass
+class Timing:
+    """The windows of one job that have left: how many, how complete, how long after their end.
+
+    Lags are those of windows whose deadline, or end, a run has lived to see; the others are
+    history. A window that leaves before its end has a lag of zero.
+    """
+
+    windows: int = 0
+    area: float = 0.0  # of all windows together
+    misses: int = 0
+    lags: dict[int, int] = field(default_factory=dict)  # bucket -> windows
+
+    def add(self, area: float, lag_us: int | None, within_us: int | None) -> None:
+        """Takes a window, with its lag where that is of interest."""
+        self.windows += 1
+        self.area += area
+        if lag_us is None:
+            return
+        bucket = max(0, math.ceil(math.log(max(1, lag_us) / _LEAST_US) / _WIDTH))
+        self.lags[bucket] = self.lags.get(bucket, 0) + 1
+        self.misses += within_us is not None and lag_us > within_us
+
+    @property
+    def mean_area(self) -> float:
+        return self.area / self.windows if self.windows else 1.0
+
+    def lag_us(self, share: float) -> int | None:
+        """The lag that so many windows have at most, up to 2 % too high."""
+        left = math.ceil(share * sum(self.lags.values()))
+        for bucket, count in sorted(self.lags.items()):
+            left -= count
+            if left <= 0:
+                return round(_LEAST_US * math.exp(bucket * _WIDTH)) if bucket else _LEAST_US
+        return None

@@ -1,0 +1,106 @@
+"""When a job's windows may leave: WITHIN, FIDELITY, STRAGGLERS and REVISE."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from sqlglot import exp
+
+from muntin.language.over import Over, duration_of
+from muntin.language.script import Script
+from muntin.model import ORIGIN, Bounds, Job, Key, Sample
+
+
+def bounds_of(script: Script, node: exp.Expr, over: Over) -> Bounds:
+    """What the clauses say, if they fit the job's windows."""
+    return _Clauses(script, node, over).bounds()
+
+
+def bounded(script: Script, node: exp.Expr, over: Over, job: Job) -> Job:
+    """The job with its bounds, and blocks that hold what these need to know."""
+    bounds, shape = bounds_of(script, node, over), job.shape
+    clause = node.args.get("fidelity")
+    if bounds.form == "sampled" and bounds.fidelity is not None:
+        if shape.spans is not None:
+            message = "SAMPLED takes panes of moments; declare the stream's spans BY START or END"
+            raise script.error(message, clause)
+        shape = replace(shape, sample=Sample(job.name, bounds.fidelity))
+    if bounds.form == "time" and bounds.fidelity is not None:
+        if shape.code is not None:
+            message = "OF TIME has to tell sources apart, which is possible in SQL only"
+            raise script.error(message, clause)
+        shape = replace(shape, apart="sources", keys=(*shape.keys, Key(ORIGIN, "VARCHAR")))
+    if bounds.form == "space" and bounds.fidelity is not None:
+        shape = replace(shape, apart="panes")
+    if bounds.revise_us is not None:
+        if shape.lives_on:
+            message = "REVISE needs windows; without them, results leave as records come"
+            raise script.error(message, node.args["revise"])
+        shape = replace(shape, revised=True)
+    return replace(job, shape=shape, bounds=bounds)
+
+
+class _Clauses:
+    def __init__(self, script: Script, node: exp.Expr, over: Over) -> None:
+        self._script = script
+        self._node = node
+        self._over = over
+
+    def bounds(self) -> Bounds:
+        bounds = self._within(Bounds())
+        bounds = self._fidelity(bounds)
+        if self._over.gap is not None:
+            for clause, words in (("stragglers", "STRAGGLERS"), ("revise", "REVISE")):
+                if self._node.args.get(clause):
+                    raise self._refuse_session(words, clause)
+        bounds = replace(bounds, leap=self._node.args.get("stragglers") == "leap")
+        return self._revise(bounds)
+
+    def _within(self, bounds: Bounds) -> Bounds:
+        within = self._node.args.get("within")
+        if within is None:
+            return bounds
+        if not self._over.axis.is_time:
+            message = "WITHIN counts from the end of a window, which has no time in windows of "
+            raise self._script.error(f"{message}{self._over.axis.kind}", within)
+        length = duration_of(self._script, within.this)
+        if length <= 0:
+            raise self._script.error("WITHIN must be longer than zero", within.this)
+        at = within.args.get("at")
+        share = self._share(at, "AT") if at is not None else 1.0
+        return replace(bounds, within_us=length, at=share)
+
+    def _fidelity(self, bounds: Bounds) -> Bounds:
+        fidelity = self._node.args.get("fidelity")
+        if fidelity is None:
+            return bounds
+        if self._over.gap is not None:
+            raise self._refuse_session("FIDELITY", "fidelity")
+        share = self._share(fidelity.this, "FIDELITY")
+        return replace(bounds, fidelity=share, form=fidelity.args["form"])
+
+    def _revise(self, bounds: Bounds) -> Bounds:
+        revise = self._node.args.get("revise")
+        if revise is None:
+            return bounds
+        if not self._over.axis.is_time:
+            message = "REVISE is for late data, which windows of time alone can have"
+            raise self._script.error(message, revise)
+        longest = max(spec.range for spec in self._over.windows)
+        length = duration_of(self._script, revise.this) if revise.this else longest
+        if length <= 0:
+            raise self._script.error("REVISE FOR must be longer than zero", revise.this)
+        return replace(bounds, revise_us=length)
+
+    def _share(self, node: exp.Expr, clause: str) -> float:
+        share = float(node.name) / 100
+        if not 0 < share <= 1:
+            message = f"{clause} is more than 0 and at most 100 PERCENT, not {node.name}"
+            raise self._script.error(message, node)
+        return share
+
+    def _refuse_session(self, words: str, clause: str) -> Exception:
+        place = self._node.args[clause]
+        where = place if isinstance(place, exp.Expr) else None
+        message = f"{words} needs windows made of panes; sessions have none"
+        return self._script.error(message, where, self._node)

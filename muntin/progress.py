@@ -1,0 +1,40 @@
+"""All that has to survive a restart, besides the blocks."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from muntin.failures import Failures
+from muntin.fidelity.scoreboard import Source
+from muntin.fidelity.timing import Timing
+from muntin.windows.choice import Choice
+from muntin.windows.ledger import Ledger
+
+SESSION = "session"  # the kind of window that sessions are
+Kind = tuple[str, str]  # a job, and one kind of its windows
+
+
+@dataclass
+class Lateness:
+    """Late records of one job, and the slack that would have kept them all."""
+
+    records: int = 0
+    slack_us: int = 0
+
+
+@dataclass
+class Progress:
+    sources: dict[str, Source] = field(default_factory=dict)
+    emitted: dict[Kind, int] = field(default_factory=dict)
+    """Where the last window of a job and kind ended, as a position."""
+    revisions: dict[Kind, dict[int, int]] = field(default_factory=dict)
+    """How often windows that may be revised have left, by the position where they end."""
+    ledger: Ledger = field(default_factory=Ledger)
+    late: dict[str, Lateness] = field(default_factory=dict)
+    timings: dict[str, Timing] = field(default_factory=dict)
+    choices: dict[str, Choice] = field(default_factory=dict)
+    records: int = 0
+    bad: int = 0
+    bytes: int = 0
+    windows: int = 0
+    failures: Failures = field(default_factory=Failures)

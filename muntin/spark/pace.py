@@ -1,0 +1,40 @@
+"""How long batches take here, as measured, and so how much can be read before a deadline."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+_OLD = 0.8  # the weight of what is known, against one new measurement
+_SMALL = 1 << 20  # bytes; below this a batch tells what a batch costs, however little it reads
+_LEAST = 1 << 16
+_SAFE = 0.5  # how much of the time that is left may be planned with
+
+
+@dataclass
+class Pace:
+    batch_seconds: float = 0.2  # of one with hardly a record
+    byte_seconds: float = 5e-9
+    leave_seconds: float = 0.2  # from the decision that windows leave until they are committed
+    shortest: float | None = None  # from a look at the files to a commit of windows
+
+    def read(self, size: int, seconds: float) -> None:
+        """Takes what reading and computing a batch took."""
+        if size < _SMALL:
+            self.batch_seconds = _mixed(self.batch_seconds, seconds)
+        else:
+            rest = max(0.0, seconds - self.batch_seconds)
+            self.byte_seconds = _mixed(self.byte_seconds, rest / size)
+
+    def left(self, leaving: float, whole: float) -> None:
+        """Takes what a batch with due windows took, from the decision on and altogether."""
+        self.leave_seconds = _mixed(self.leave_seconds, leaving)
+        self.shortest = whole if self.shortest is None else min(self.shortest, whole)
+
+    def most(self, seconds: float) -> int:
+        """How many bytes can be read before windows have to set off, so many seconds from now."""
+        room = _SAFE * seconds - self.batch_seconds
+        return max(_LEAST, int(room / self.byte_seconds))
+
+
+def _mixed(known: float, new: float) -> float:
+    return _OLD * known + (1 - _OLD) * new
