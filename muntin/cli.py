@@ -1,10 +1,11 @@
-"""The command line: explain, try, run, results, demo."""
+"""The command line: explain, try, run, results, status, demo."""
 
 from __future__ import annotations
 
 import json
 import sys
 import time
+from datetime import datetime
 from importlib import metadata
 from pathlib import Path
 from typing import Annotated, Any, cast
@@ -173,6 +174,22 @@ def results(
 
 
 @app.command()
+def status(
+    state: State = DEFAULT_STATE,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object.")] = False,
+) -> None:
+    """Show each job's windows, lags against its bound, mean C² and misses, and all sources."""
+    from muntin.status import draw
+    from muntin.status import status as status_of
+
+    jobs, sources = status_of(state)
+    if as_json:
+        typer.echo(json.dumps({"jobs": jobs, "sources": sources}, default=_iso))
+    else:
+        draw(jobs, sources, Console(highlight=False))
+
+
+@app.command()
 def demo(
     seconds: Annotated[float, typer.Option(help="Stop after this long; 0 means never.")] = 0,
 ) -> None:
@@ -202,6 +219,10 @@ def _chosen(program: Program, job: str | None) -> Program:
     if job not in program.jobs:
         raise InputError(f"unknown job '{job}'; the file defines {', '.join(program.jobs)}")
     return program.only(job)
+
+
+def _iso(moment: datetime) -> str:
+    return moment.isoformat().replace("+00:00", "Z")
 
 
 def _write(path: Path, text: str) -> None:

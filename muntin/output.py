@@ -124,6 +124,7 @@ def late_text(job: str, records: int, slack_us: int) -> str:
     """What was lost to lateness, and what would have kept it."""
     came = f"job '{job}': {records:,} record{'' if records == 1 else 's'} came too late"
     if slack_us <= 0:
-        return f"{came}: the source had been silent; a longer --idle waits for such"
+        waits = "a longer --idle, or WITHIN where the job has one, waits for such"
+        return f"{came}: the source was silent or behind when their windows left; {waits}"
     needed = describe(-(-slack_us // 1_000_000) * 1_000_000).upper()
     return f"{came}; SLACK {needed} would have kept them"

@@ -21,6 +21,7 @@ FLOORS = [
     {"progress"},
     {"pipeline"},
     {"inline", "store", "output"},
+    {"status"},
     {"spark"},
     {"api"},
     {"demo"},

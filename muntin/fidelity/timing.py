@@ -20,11 +20,13 @@ class Timing:
     windows: int = 0
     area: float = 0.0  # of all windows together
     misses: int = 0
+    within_us: int | None = None  # the bound they had last
     lags: dict[int, int] = field(default_factory=dict)  # bucket -> windows
 
     def add(self, area: float, lag_us: int | None, within_us: int | None) -> None:
         """Takes a window, with its lag where that is of interest."""
         self.windows += 1
+        self.within_us = within_us
         self.area += area
         if lag_us is None:
             return

@@ -10,6 +10,8 @@ from muntin.language.over import Over, duration_of
 from muntin.language.script import Script
 from muntin.model import ORIGIN, Bounds, Job, Key, Sample
 
+_HOUR_US = 3_600_000_000
+
 
 def bounds_of(script: Script, node: exp.Expr, over: Over) -> Bounds:
     """What the clauses say, if they fit the job's windows."""
@@ -87,7 +89,8 @@ class _Clauses:
             message = "REVISE is for late data, which windows of time alone can have"
             raise self._script.error(message, revise)
         longest = max(spec.range for spec in self._over.windows)
-        length = duration_of(self._script, revise.this) if revise.this else longest
+        usual = max(_HOUR_US, longest)
+        length = duration_of(self._script, revise.this) if revise.this else usual
         if length <= 0:
             raise self._script.error("REVISE FOR must be longer than zero", revise.this)
         return replace(bounds, revise_us=length)

@@ -51,6 +51,7 @@ def explain_job(job: Job, choice: Choice | None = None) -> str:
         *_code(shape),
         *_windows(job),
         *_bounds(shape),
+        *_leaves(job),
         *_sharing(job, choice),
         *([f"  filter   {shape.where}"] if shape.where else []),
         *_partials(shape),
@@ -123,6 +124,28 @@ def _bounds(shape: Shape) -> Iterator[str]:
     if shape.begin is not None:
         until = f", before {_position(shape, shape.until)}" if shape.until is not None else ""
         yield f"  bounds   from {_position(shape, shape.begin)} on{until}"
+
+
+def _leaves(job: Job) -> Iterator[str]:
+    """When windows may leave before they are complete."""
+    bounds = job.bounds
+    if bounds.within_us is not None:
+        share = "" if bounds.at == 1 else f", for {bounds.at:.4g} of the results"
+        yield f"  within   {describe(bounds.within_us)} after a window's end{share}"
+    if bounds.fidelity is not None:
+        yield f"  fidelity {100 * bounds.fidelity:.4g} % {_FORMS[bounds.form]}"
+    if bounds.leap:
+        yield "  leap     over sources that are two panes behind the middle one"
+    if bounds.revise_us is not None:
+        yield f"  revise   for {describe(bounds.revise_us)}, when late records come"
+
+
+_FORMS = {
+    "area": "of the panes of all sources, whichever come first",
+    "sampled": "of each source's panes, chosen by a hash of the job, the source and the pane",
+    "space": "of the panes, each from all sources",
+    "time": "of the sources, with all their panes",
+}
 
 
 def _position(shape: Shape, at: int) -> str:

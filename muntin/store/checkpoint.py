@@ -105,6 +105,14 @@ def choices_in(state: Path, program: Program) -> dict[str, Choice]:
     return found
 
 
+def saved_in(state: Path) -> dict[str, Saved]:
+    """Where each stream of a state folder stands, without its blocks."""
+    folder = state / "streams"
+    names = sorted(path.name for path in folder.iterdir()) if folder.is_dir() else []
+    found = {name: Checkpoint(state, name).load(()) for name in names}
+    return {name: saved for name, saved in found.items() if saved is not None}
+
+
 @contextmanager
 def locked(state: Path) -> Iterator[None]:
     """Holds a state folder for this process alone."""
@@ -146,7 +154,7 @@ def _progress_json(saved: Saved) -> bytes:
                 [job, kind, list(times.items())] for (job, kind), times in p.revisions.items()
             ],
             "timings": {
-                job: [t.windows, t.area, t.misses, list(t.lags.items())]
+                job: [t.windows, t.area, t.misses, t.within_us, list(t.lags.items())]
                 for job, t in p.timings.items()
             },
             "emitted": [[job, kind, end] for (job, kind), end in p.emitted.items()],
@@ -184,8 +192,7 @@ def _parse_progress(data: bytes) -> Saved:
         sources={name: _parse_source(source) for name, source in read["sources"].items()},
         revisions={(job, kind): dict(times) for job, kind, times in read["revisions"]},
         timings={
-            job: Timing(windows, area, misses, dict(lags))
-            for job, (windows, area, misses, lags) in read["timings"].items()
+            job: Timing(*numbers, dict(lags)) for job, (*numbers, lags) in read["timings"].items()
         },
         emitted={(job, kind): end for job, kind, end in read["emitted"]},
         ledger=Ledger(Tally(**tally) for tally in read["ledger"]),

@@ -1,0 +1,88 @@
+"""How a run is doing: what its jobs have answered and how late, and what became of its sources."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from muntin.errors import InputError
+from muntin.fidelity.scoreboard import Source
+from muntin.fidelity.timing import Timing
+from muntin.language.durations import describe
+from muntin.model import TIME
+from muntin.store.checkpoint import Saved, saved_in
+from muntin.values import percent
+
+Row = dict[str, Any]
+
+
+def status(state: Path) -> tuple[list[Row], list[Row]]:
+    """A row for every job that has answered, and one for every source that has been read."""
+    streams = saved_in(state)
+    if not streams:
+        raise InputError(f"nothing has been run in {state} yet; see `muntin run --help`")
+    jobs = [row for saved in streams.values() for row in _jobs(saved)]
+    sources = [row for name, saved in streams.items() for row in _sources(name, saved)]
+    return jobs, sources
+
+
+def _jobs(saved: Saved) -> Iterator[Row]:
+    for job in saved.shapes:
+        timing = saved.progress.timings.get(job, Timing())
+        yield {
+            "job": job,
+            "windows": timing.windows,
+            "lag_p50": _seconds(timing.lag_us(0.5)),
+            "lag_p99": _seconds(timing.lag_us(0.99)),
+            "within": _seconds(timing.within_us),
+            "misses": timing.misses if timing.within_us is not None else None,
+            "c2_area": timing.mean_area if timing.windows else None,
+        }
+
+
+def _sources(stream: str, saved: Saved) -> Iterator[Row]:
+    for name, source in sorted(saved.progress.sources.items()):
+        since, upto = (_moment(source, which) for which in ("first", "reached"))
+        yield {"stream": stream, "source": name, "from": since, "to": upto, "ended": source.ended}
+
+
+def _moment(source: Source, which: str) -> datetime | None:
+    position = getattr(source, which).get(TIME.column)
+    return None if position is None else datetime.fromtimestamp(position / 1e6, UTC)
+
+
+def _seconds(us: int | None) -> float | None:
+    return None if us is None else us / 1e6
+
+
+def draw(jobs: Sequence[Row], sources: Sequence[Row], console: Console) -> None:
+    """The same for people."""
+    table = Table(header_style="bold")
+    for name in ("job", "windows", "lag p50", "lag p99", "within", "misses", "mean C²"):
+        table.add_column(name, justify="left" if name == "job" else "right")
+    for row in jobs:
+        lags = (_lag(row[name]) for name in ("lag_p50", "lag_p99", "within"))
+        misses = "" if row["misses"] is None else f"{row['misses']:,}"
+        area = "" if row["c2_area"] is None else percent(row["c2_area"])
+        table.add_row(Text(row["job"]), f"{row['windows']:,}", *lags, misses, area)
+    console.print(table)
+    table = Table(header_style="bold")
+    for name in ("stream", "source", "counts from", "read up to", ""):
+        table.add_column(name)
+    for row in sources:
+        times = ("" if row[n] is None else f"{row[n]:%Y-%m-%d %H:%M:%S}" for n in ("from", "to"))
+        ended = "has ended" if row["ended"] else ""
+        table.add_row(Text(row["stream"]), Text(row["source"]), *times, ended)
+    console.print(table)
+
+
+def _lag(seconds: float | None) -> str:
+    if seconds is None:
+        return ""
+    return f"{seconds:,.2f} s" if seconds < 100 else describe(round(seconds) * 1_000_000)
