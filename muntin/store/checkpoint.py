@@ -192,7 +192,8 @@ def _parse_progress(data: bytes) -> Saved:
         sources={name: _parse_source(source) for name, source in read["sources"].items()},
         revisions={(job, kind): dict(times) for job, kind, times in read["revisions"]},
         timings={
-            job: Timing(*numbers, dict(lags)) for job, (*numbers, lags) in read["timings"].items()
+            job: Timing(windows, area, misses, within, dict(lags))
+            for job, (windows, area, misses, within, lags) in read["timings"].items()
         },
         emitted={(job, kind): end for job, kind, end in read["emitted"]},
         ledger=Ledger(Tally(**tally) for tally in read["ledger"]),
