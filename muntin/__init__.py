@@ -12,12 +12,14 @@ from muntin.errors import (
     MuntinError,
     StateError,
 )
+from muntin.fidelity.score import C2, Reason, State
 from muntin.inline import run_inline as run
 from muntin.jobs import Incremental, MapReduce
 from muntin.model import Counts, Job, Program, Stream
 from muntin.program import load, sql, with_job
 
 __all__ = [
+    "C2",
     "BadRowError",
     "BlockError",
     "CodeError",
@@ -30,7 +32,9 @@ __all__ = [
     "MapReduce",
     "MuntinError",
     "Program",
+    "Reason",
     "Result",
+    "State",
     "StateError",
     "Stream",
     "attach",

@@ -31,9 +31,9 @@ class Source:
     never: list[tuple[str, int, int, State]] = field(default_factory=list)  # axis and positions
 
     def begin(self, tallies: Iterable[Tally]) -> None:
-        """Takes the panes of records that were on time as where the source may have begun."""
+        """Takes the panes of its records as where the source may have begun."""
         for tally in tallies:
-            if tally.records and tally.not_before is None:
+            if tally.records:
                 start = tally.pane * tally.size
                 self.first[tally.axis] = min(self.first.get(tally.axis, start), start)
 
