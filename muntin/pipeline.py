@@ -182,16 +182,26 @@ class Pipeline:
         return self._now
 
     def next_deadline(self) -> float | None:
-        """When the next window with a deadline has to have left, if one is open."""
-        found: list[int] = []
-        for job in self.jobs.values():
-            within = job.bounds.within_us
-            panes = self.progress.ledger.panes((job.shape.axis.column, job.shape.pane))
-            for spec in job.windows if within is not None and panes else ():
-                open_ = spec.ends(panes[-spec.length :], self._emitted(job, spec), EVER)
-                ends = (end * spec.pane + (within or 0) for end in open_)
-                found += [e for e in ends if e > self._started_us][:1]
+        """When the next window with a deadline has to have left, open or about to be."""
+        found = [
+            deadline
+            for job in self.jobs.values()
+            if job.bounds.within_us is not None
+            for spec in job.windows
+            for deadline in self._deadlines(job, spec, job.bounds.within_us)
+        ]
         return min(found) / 1e6 if found else None
+
+    def _deadlines(self, job: Job, spec: WindowSpec, within: int) -> Iterator[int]:
+        """The first deadline of open windows, and that of the next one that may still be read."""
+        axis, now_us = job.shape.axis.column, int(self._now * 1e6)
+        panes = self.progress.ledger.panes((axis, job.shape.pane))
+        ends = (end * spec.pane + within for end in self._ends(job, spec, panes, EVER))
+        yield from [end for end in ends if end > self._started_us][:1]
+        reached = (s.reached.get(axis, NEVER) for s in self.progress.sources.values())
+        if max(reached, default=NEVER) > now_us - spec.range - within:  # its logs are live
+            after = max(now_us - within, self.progress.emitted.get((job.name, spec.key), NEVER))
+            yield spec.first_end(after // spec.pane) * spec.pane + within
 
     def _answer(
         self, due: Due, scores: Mapping[tuple[str, int, int], C2], at: Moment, save: bool
@@ -396,11 +406,12 @@ class Pipeline:
         if job.bounds.revise_us is None:
             return
         known = self.progress.revisions.setdefault((job.name, spec.key), {})
-        for end in ends:
-            known[end * spec.pane] = known.get(end * spec.pane, -1) + 1
         oldest = self.progress.emitted[job.name, spec.key] - job.bounds.revise_us
-        for position in [p for p in known if p <= oldest]:
+        positions = [end * spec.pane for end in ends]
+        for position in [p for p in known if p <= oldest and p not in positions]:
             del known[position]
+        for position in positions:
+            known[position] = known.get(position, -1) + 1
 
     def _revision(self, job: Job, spec: WindowSpec, end: int) -> int:
         known = self.progress.revisions.get((job.name, spec.key), {})

@@ -53,8 +53,9 @@ class Policy:
     def _is_due(self, end_position: int) -> bool:
         if self.bounds.within_us is None:
             return False
-        deadline = end_position + self.bounds.within_us
-        return self.started_us < deadline <= self.at.now_us + self.lead_us
+        deadline, now_us = end_position + self.bounds.within_us, self.at.now_us
+        near = deadline <= now_us + self.lead_us and end_position <= now_us
+        return near and deadline > self.started_us
 
     def _is_over(self, end: int, end_position: int) -> bool:
         """Whether somebody, or the clock, has come to the end of the window."""

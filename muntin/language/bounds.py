@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from decimal import Decimal
 
 from sqlglot import exp
 
+from muntin.errors import LanguageError
 from muntin.language.over import Over, duration_of
 from muntin.language.script import Script
 from muntin.model import ORIGIN, Bounds, Job, Key, Sample
@@ -55,16 +57,19 @@ class _Clauses:
             for clause, words in (("stragglers", "STRAGGLERS"), ("revise", "REVISE")):
                 if self._node.args.get(clause):
                     raise self._refuse_session(words, clause)
-        bounds = replace(bounds, leap=self._node.args.get("stragglers") == "leap")
-        return self._revise(bounds)
+        stragglers = self._node.args.get("stragglers")
+        leap = stragglers is not None and stragglers.name == "leap"
+        return self._revise(replace(bounds, leap=leap))
 
     def _within(self, bounds: Bounds) -> Bounds:
         within = self._node.args.get("within")
         if within is None:
             return bounds
         if not self._over.axis.is_time:
-            message = "WITHIN counts from the end of a window, which has no time in windows of "
-            raise self._script.error(f"{message}{self._over.axis.kind}", within)
+            message = (
+                f"windows in {self._over.axis.kind} end at no time that WITHIN could count from"
+            )
+            raise self._script.error(f"{message}; bound them with FIDELITY", within)
         length = duration_of(self._script, within.this)
         if length <= 0:
             raise self._script.error("WITHIN must be longer than zero", within.this)
@@ -96,14 +101,12 @@ class _Clauses:
         return replace(bounds, revise_us=length)
 
     def _share(self, node: exp.Expr, clause: str) -> float:
-        share = float(node.name) / 100
+        share = float(Decimal(node.name) / 100)
         if not 0 < share <= 1:
             message = f"{clause} is more than 0 and at most 100 PERCENT, not {node.name}"
             raise self._script.error(message, node)
         return share
 
-    def _refuse_session(self, words: str, clause: str) -> Exception:
-        place = self._node.args[clause]
-        where = place if isinstance(place, exp.Expr) else None
+    def _refuse_session(self, words: str, clause: str) -> LanguageError:
         message = f"{words} needs windows made of panes; sessions have none"
-        return self._script.error(message, where, self._node)
+        return self._script.error(message, self._node.args[clause])

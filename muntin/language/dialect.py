@@ -259,7 +259,7 @@ class MuntinParser(ExpressionParser):
             self._take_once(job, word.lower(), word)
             job.set(word.lower(), self._take_bound(word, length))
 
-    def _take_bound(self, word: str, length: exp.Expr | None) -> exp.Expr | str:
+    def _take_bound(self, word: str, length: exp.Expr | None) -> exp.Expr:
         if word == "WITHIN":
             return self._take_within()
         if word == "FIDELITY":
@@ -267,7 +267,7 @@ class MuntinParser(ExpressionParser):
         if word == "STRAGGLERS":
             if not self._match_texts(("LEAP", "WAIT")):
                 self._refuse("expected LEAP or WAIT after STRAGGLERS")
-            return self._prev.text.lower()
+            return self._since(self._prev, exp.Var(this=self._prev.text.lower()))
         if word == "REVISE":
             first = self._prev
             wanted = self._match_text_seq("FOR")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 _OLD = 0.8  # the weight of what is known, against one new measurement
 _SMALL = 1 << 20  # bytes; below this a batch tells what a batch costs, however little it reads
@@ -11,28 +11,46 @@ _SAFE = 0.5  # how much of the time that is left may be planned with
 
 
 @dataclass
+class Measure:
+    """Seconds that something takes, and by how much it usually differs."""
+
+    mean: float
+    spread: float = 0.0
+
+    def take(self, seconds: float) -> None:
+        self.spread = _mixed(self.spread, abs(seconds - self.mean))
+        self.mean = _mixed(self.mean, seconds)
+
+    @property
+    def high(self) -> float:
+        """What it will hardly exceed."""
+        return self.mean + 2 * self.spread
+
+
+@dataclass
 class Pace:
-    batch_seconds: float = 0.2  # of one with hardly a record
-    byte_seconds: float = 5e-9
-    leave_seconds: float = 0.2  # from the decision that windows leave until they are committed
+    batch: Measure = field(default_factory=lambda: Measure(0.2))  # of one with hardly a record
+    leaving: Measure = field(default_factory=lambda: Measure(0.2))
+    """From the decision that windows leave until they are committed."""
+    byte_seconds: float = 4e-8
     shortest: float | None = None  # from a look at the files to a commit of windows
 
     def read(self, size: int, seconds: float) -> None:
         """Takes what reading and computing a batch took."""
         if size < _SMALL:
-            self.batch_seconds = _mixed(self.batch_seconds, seconds)
+            self.batch.take(seconds)
         else:
-            rest = max(0.0, seconds - self.batch_seconds)
+            rest = max(0.0, seconds - self.batch.mean)
             self.byte_seconds = _mixed(self.byte_seconds, rest / size)
 
     def left(self, leaving: float, whole: float) -> None:
         """Takes what a batch with due windows took, from the decision on and altogether."""
-        self.leave_seconds = _mixed(self.leave_seconds, leaving)
+        self.leaving.take(leaving)
         self.shortest = whole if self.shortest is None else min(self.shortest, whole)
 
     def most(self, seconds: float) -> int:
         """How many bytes can be read before windows have to set off, so many seconds from now."""
-        room = _SAFE * seconds - self.batch_seconds
+        room = _SAFE * seconds - self.batch.mean
         return max(_LEAST, int(room / self.byte_seconds))
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from threading import Event
 from typing import Any
@@ -19,7 +19,7 @@ from pyspark import SparkContext
 
 from muntin.emission import Emission
 from muntin.language.durations import describe
-from muntin.logs.tail import BATCH_BYTES, Tail
+from muntin.logs.tail import BATCH_BYTES, Batch, Tail
 from muntin.model import Job, Program, Stream
 from muntin.pipeline import Pipeline
 from muntin.progress import Progress
@@ -106,6 +106,7 @@ class StreamRun:
         self._clock = clock
         self._pace = Pace()
         self._warned: set[str] = set()
+        self._last = Batch((), (), 0, 0, frozenset())
         self._collection = SparkCollection(context, stream, jobs)
         self._journal = Journal(settings.state, stream, jobs, self._collection)
         self.pipeline = Pipeline(
@@ -130,26 +131,41 @@ class StreamRun:
     def wake_at(self) -> float | None:
         """When windows with a deadline have to set off, if one is open."""
         deadline = self.pipeline.next_deadline() if self._settings.follow else None
-        return None if deadline is None else deadline - self._pace.leave_seconds
+        return None if deadline is None else deadline - self._pace.leaving.high
 
     def step(self, wake_at: float | None = None) -> Step:
         """Reads, emits and commits one batch, a short one where windows have to set off soon."""
         started = self._clock()
+        if wake_at is not None and wake_at - started < self._pace.batch.high:
+            due = self._due_first(started)
+            if due.emission.windows:
+                return due
         most = None if wake_at is None else self._pace.most(wake_at - started)
         batch = self.tail.next_batch(started, self.pipeline.in_order, most)
         notes, self._notes = [*self._notes, *self.pipeline.read(batch, started)], []
-        decided = self._clock()
         if batch.lanes:
-            self._pace.read(batch.bytes, decided - started)
+            self._pace.read(batch.bytes, self._clock() - started)
+        self._last = replace(batch, lanes=(), bytes=0, notes=())
         final = not self._settings.follow and not batch.remaining
+        step = self._emit(batch, started, final, self._pace.leaving.high)
+        return replace(step, notes=[*notes, *step.notes])
+
+    def _due_first(self, started: float) -> Step:
+        """Lets windows leave whose deadline would pass while the next batch is read."""
+        lead = self._pace.leaving.high + self._pace.batch.high
+        return self._emit(self._last, started, False, lead)
+
+    def _emit(self, batch: Batch, started: float, final: bool, lead: float) -> Step:
+        """Emits and commits what is due after a batch."""
+        decided = self._clock()
         # Where order does not matter, a finite run emits at its end only, and until then has
         # nothing to save.
         lasting = final or self.pipeline.in_order
         read = bool(batch.lanes)
-        self.pipeline.lead_seconds = self._pace.leave_seconds
+        self.pipeline.lead_seconds = lead
         emission = self.pipeline.emit(decided, final, lasting and read, batch.behind)
         emission = self.pipeline.leave(emission, self._clock())
-        notes += emission.notes
+        notes = list(emission.notes)
         if lasting and (read or emission.windows):
             self._journal.commit(self._journal.batch + 1, emission, batch.positions)
         if emission.windows:

@@ -25,6 +25,7 @@ IDLE = 5.0
 STARTED = 1000.0
 _US = 1_000_000
 State = Literal["merged", "skipped", "dead", "leapt", "later", "removed", "awaited", "cancelled"]
+Action = Literal["write", "touch", "remove"]
 Cells = dict[tuple[str, int], State]
 
 
@@ -75,7 +76,7 @@ class Happening:
     """What one source does before the next step."""
 
     source: str
-    what: Literal["write", "touch", "remove"]
+    what: Action
     records: tuple[Record, ...] = ()
 
 
@@ -113,7 +114,7 @@ class Live:
         self.pipeline.read(batch, now)
         emission = self.pipeline.emit(now, False, behind=batch.behind)
         leaving = self.pipeline.leave(emission, now).results()
-        return [_left(result, self._question.pane) for result in leaving]
+        return [left(result, self._question.pane) for result in leaving]
 
 
 def happen(folder: Path, happening: Happening, now: float) -> None:
@@ -126,7 +127,7 @@ def happen(folder: Path, happening: Happening, now: float) -> None:
     os.utime(path, (now, now))
 
 
-def _left(result: mt.Result, pane: int) -> Left:
+def left(result: mt.Result, pane: int) -> Left:
     c2 = result.c2
     first = result.start // _US // pane
     return Left(

@@ -8,9 +8,10 @@ from pathlib import Path
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.fidelity.scoring import STARTED, Happening, Question, Record, both
+from tests.fidelity.scoring import STARTED, Action, Happening, Question, Record, both
 
 SOURCES = ["a", "b", "c", "d"]
+ACTIONS: list[Action] = ["write"] * 9 + ["touch", "remove"]  # type: ignore[assignment]
 
 
 @st.composite
@@ -41,7 +42,7 @@ def steps_of(draw: st.DrawFn) -> list[tuple[float, tuple[Happening, ...]]]:
         now += seconds
         happenings = []
         for name in draw(st.sets(st.sampled_from(SOURCES))):
-            what = draw(st.sampled_from(["write"] * 9 + ["touch", "remove"]))
+            what = draw(st.sampled_from(ACTIONS))
             times = draw(st.lists(st.integers(-3, 1), max_size=4)) if what == "write" else []
             records = tuple(
                 Record(int(now) - lag[name] + t, draw(st.sampled_from("xy")), i)

@@ -1,0 +1,220 @@
+"""Deadlines, revisions, and sources that do what they should not."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import muntin as mt
+from muntin.inline import InlineCollection
+from muntin.logs.tail import Tail
+from muntin.pipeline import Pipeline
+
+STREAM = (
+    "CREATE STREAM s (t DOUBLE, k VARCHAR, n BIGINT) FROM '{folder}/{{source}}.log' "
+    "FORMAT json TIMESTAMP t{clauses};"
+)
+JOB = "CREATE JOB j AS SELECT k, count(*) AS c, sum(n) AS n FROM s GROUP BY k WINDOW "
+
+
+class Run:
+    """A live run that is stepped by hand: `at` sets the clock, reads, and says what left."""
+
+    def __init__(self, folder: Path, window: str, clauses: str = "", idle: float = 5) -> None:
+        self.folder = folder
+        program = mt.sql(STREAM.format(folder=folder, clauses=clauses) + JOB + window)
+        (stream,), jobs = program.streams.values(), list(program.jobs.values())
+        self.tail = Tail(stream, True)
+        self.pipeline = Pipeline(stream, jobs, InlineCollection(stream, jobs), True, idle)
+        self.notes: list[str] = []
+
+    def write(self, source: str, *times: float, at: float, **fields: Any) -> None:
+        with (self.folder / f"{source}.log").open("a") as log:
+            log.writelines(json.dumps({"t": t, "k": "x", "n": 1} | fields) + "\n" for t in times)
+        self.touch(source, at)
+
+    def touch(self, source: str, at: float) -> None:
+        os.utime(self.folder / f"{source}.log", (at, at))
+
+    def at(self, now: float) -> list[mt.Result]:
+        batch = self.tail.next_batch(now, in_order=True)
+        self.notes += self.pipeline.read(batch, now)
+        emission = self.pipeline.emit(now, False, behind=batch.behind)
+        return list(self.pipeline.leave(emission, now).results())
+
+
+def told(results: list[mt.Result]) -> list[tuple[float, int, str, int]]:
+    """Start, count, reason and revision of each."""
+    return [
+        (r.start / 1e6, sum(r.rows["c"].to_pylist()), str(r.c2.reason), r.revision) for r in results
+    ]
+
+
+def test_a_deadline_is_kept_without_data(tmp_path: Path) -> None:
+    run = Run(tmp_path, "10 SECONDS WITHIN 3 SECONDS", idle=100)
+    run.write("a", 1001, 1011, at=1011)
+    run.write("b", 1002, at=1002)
+    assert run.at(1011) == []
+    assert run.pipeline.next_deadline() == 1013
+    assert run.at(1012.9) == []
+    assert told(run.at(1013)) == [(1000, 2, "deadline", 0)]
+    assert run.pipeline.next_deadline() == 1023
+    assert told(run.at(1023)) == [(1010, 1, "deadline", 0)]
+    assert run.pipeline.next_deadline() == 1033  # something may come until then
+    run.at(1100)
+    assert run.pipeline.next_deadline() is None
+
+
+def test_a_window_sets_off_early_enough_to_be_in_time(tmp_path: Path) -> None:
+    run = Run(tmp_path, "10 SECONDS WITHIN 3 SECONDS", idle=100)
+    run.pipeline.lead_seconds = 0.5
+    run.write("a", 1001, at=1001)
+    assert run.at(1012.4) == []
+    assert told(run.at(1012.5)) == [(1000, 1, "deadline", 0)]
+
+
+def test_history_has_no_deadline(tmp_path: Path) -> None:
+    """What ended long before the run began leaves when it is complete, not at once."""
+    run = Run(tmp_path, "10 SECONDS WITHIN 1 SECOND", idle=100)
+    run.write("a", 1001, 1011, at=5000)
+    run.write("b", 1002, at=5000)
+    assert run.at(5000) == []
+    run.write("b", 1012, at=5001)
+    assert told(run.at(5001)) == [(1000, 2, "complete", 0)]
+    assert run.pipeline.progress.timings["j"].lags == {}
+
+
+def test_late_data_revises_what_has_left(tmp_path: Path) -> None:
+    run = Run(tmp_path, "10 SECONDS EVERY 5 SECONDS REVISE FOR 20 SECONDS")
+    run.write("a", 1001, 1006, 1021, at=1021)
+    assert told(run.at(1021)) == [
+        (995, 1, "complete", 0), (1000, 2, "complete", 0), (1005, 1, "complete", 0),
+    ]  # fmt: skip
+    run.write("a", 1007, at=1022)
+    assert told(run.at(1022)) == [(1000, 3, "complete", 1), (1005, 2, "complete", 1)]
+    run.write("a", 1008, 1031, at=1031)
+    assert told(run.at(1031)) == [
+        (1000, 4, "complete", 2), (1005, 3, "complete", 2), (1015, 1, "complete", 0),
+        (1020, 1, "complete", 0),
+    ]  # fmt: skip
+    assert "j" not in run.pipeline.progress.late
+    run.write("a", 1051, at=1051)
+    run.at(1051)
+    run.write("a", 1009, at=1052)
+    assert told(run.at(1052)) == []  # too late for revisions too
+    assert run.pipeline.progress.late["j"].records == 1
+    assert all(end > 1_020_000_000 for kind in run.pipeline.progress.revisions.values()
+               for end in kind)  # fmt: skip
+
+
+def test_a_source_that_speaks_of_the_future_passes_nothing_by_it(tmp_path: Path) -> None:
+    """A clock an hour ahead: its records wait until they are due, and others are not cut off."""
+    run = Run(tmp_path, "10 SECONDS", idle=100)
+    run.write("a", 1001, at=1001)
+    run.write("b", 1002, 4600, at=1002)
+    assert run.at(1002) == []
+    run.write("a", 1011, at=1011)
+    found = run.at(1011)
+    assert told(found) == [(1000, 2, "complete", 0)]
+    run.write("a", 1012, 1021, at=1021)
+    assert told(run.at(1021)) == [(1010, 2, "complete", 0)]
+
+
+def test_a_source_from_another_age_has_bad_rows(tmp_path: Path) -> None:
+    run = Run(tmp_path, "10 SECONDS", idle=100)
+    run.write("a", 1001, 4_000_000_000, 1002, 1011, at=1011)
+    assert told(run.at(1011)) == [(1000, 2, "complete", 0)]
+    assert run.pipeline.progress.bad == 1
+    assert any("more than a day ahead of the clock" in note for note in run.notes)
+
+
+def test_a_clock_that_jumps_back_reopens_nothing(tmp_path: Path) -> None:
+    run = Run(tmp_path, "10 SECONDS WITHIN 2 SECONDS", idle=100)
+    run.write("a", 1001, at=1001)
+    assert run.at(1001) == []
+    assert told(run.at(1012)) == [(1000, 1, "deadline", 0)]
+    run.write("a", 1003, 1013, at=990)
+    assert run.at(990) == []
+    assert run.pipeline.progress.late["j"].records == 1
+    assert told(run.at(1022)) == [(1010, 1, "deadline", 0)]
+
+
+def test_a_pane_that_comes_twice_is_merged_once(tmp_path: Path) -> None:
+    """A source that goes back in time has passed those panes; what it repeats is late."""
+    run = Run(tmp_path, "10 SECONDS", idle=100)
+    run.write("a", 1001, 1002, 1011, 1001, 1002, 1021, at=1021)
+    assert told(run.at(1021)) == [(1000, 2, "complete", 0), (1010, 1, "complete", 0)]
+    assert run.pipeline.progress.late["j"].records == 2
+
+
+def test_a_touch_tells_a_quiet_source_from_a_dead_one(tmp_path: Path) -> None:
+    run = Run(tmp_path, "10 SECONDS PANE 5 SECONDS")
+    for source in ("loud", "quiet", "dead"):
+        run.write(source, 1001, at=1001)
+    run.at(1001)
+    run.write("loud", 1012, at=1012)
+    run.touch("quiet", 1012)
+    (result,) = run.at(1012)
+    cells = {n: [mt.State(s).name for s in row] for n, row in
+             zip(result.c2.names, result.c2.cells, strict=True)}  # fmt: skip
+    assert cells == {"loud": ["MERGED"] * 2, "quiet": ["MERGED"] * 2, "dead": ["DEAD"] * 2}
+    assert (result.c2.area, result.c2.panes, str(result.c2)) == (4 / 6, [2, 2], "67 % exhausted")
+
+
+def test_declared_sources_count_before_they_speak(tmp_path: Path) -> None:
+    run = Run(tmp_path, "10 SECONDS", " SOURCES 'a', 'b'")
+    run.write("a", 1001, 1011, at=1011)
+    (result,) = run.at(1011)
+    assert (result.c2.area, result.c2.space, str(result.c2.reason)) == (0.5, 0.5, "exhausted")
+    (tmp_path / "a.log").unlink()
+    run.write("b", 1021, at=1021)
+    (result,) = run.at(1030)
+    assert (result.c2.sources, str(result.c2.reason)) == (2, "exhausted")
+
+
+def test_what_nobody_needs_is_not_parsed(tmp_path: Path) -> None:
+    """A straggler's records of windows that have left: their times are read, and nothing else."""
+    run = Run(tmp_path, "10 SECONDS WITHIN 1 SECOND", idle=100)
+    run.write("a", 1001, 1010.5, at=1010.5)
+    run.write("b", 1001, at=1001)
+    assert run.at(1009) == []
+    assert told(run.at(1011)) == [(1000, 2, "deadline", 0)]
+    run.write("b", 1002, 1003, at=1012, n="not a number")
+    run.at(1012)
+    assert (run.pipeline.progress.bad, run.pipeline.progress.late["j"].records) == (0, 2)
+    run.write("b", 1012, at=1013, n="not a number")
+    run.at(1013)
+    assert run.pipeline.progress.bad == 1
+
+
+def test_sessions_have_deadlines_too(tmp_path: Path) -> None:
+    run = Run(tmp_path, "SESSION 4 SECONDS WITHIN 2 SECONDS", idle=100)
+    run.write("a", 1001, 1002, at=1002)
+    run.write("b", 1002, at=1002)
+    assert run.at(1003) == []
+    (result,) = run.at(1009)
+    assert (result.end / 1e6, result.counts.read, str(result.c2)) == (1006, 3, "0 % deadline")
+
+
+@pytest.mark.parametrize("form", ["", " SAMPLED", " OF SPACE", " OF TIME"])
+def test_finite_input_is_complete(tmp_path: Path, form: str) -> None:
+    """Nothing has to be waited for, so nothing is given up; only samples are taken."""
+    write = Run(tmp_path, "10 SECONDS")
+    for source in ("a", "b"):
+        write.write(source, *range(1000, 1100), at=1100)
+    bounds = f"50 SECONDS PANE 1 SECOND FIDELITY 60 PERCENT{form}"
+    text = STREAM.format(folder=tmp_path, clauses="") + JOB + bounds
+    results = list(mt.run(mt.sql(text)))
+    counts = [sum(r.rows["c"].to_pylist()) for r in results]
+    if form == " SAMPLED":
+        assert all(40 < count < 80 for count in counts)
+        assert [c.c2.area for c in results] == [count / 100 for count in counts]
+        assert [r.counts.read for r in results] == counts
+        assert {str(r.c2.reason) for r in results} == {"fidelity"}
+    else:
+        assert counts == [100, 100]
+        assert {str(r.c2) for r in results} == {"100 % complete"}

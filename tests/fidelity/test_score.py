@@ -1,0 +1,108 @@
+"""C² against counting cell by cell, and boards that merge in any order."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
+from muntin.fidelity.sampling import kept
+from muntin.fidelity.score import EVER, NEVER, Board, Only, Reason, State, Track, merged
+from muntin.model import Sample
+
+NAMES = ["a", "b", "c"]
+never = st.tuples(
+    st.integers(0, 8), st.integers(1, 4), st.sampled_from([State.SHED, State.CANCELLED])
+)
+tracks = st.builds(
+    lambda first, until, whole, rest, never: Track(
+        first, until, whole, rest, tuple(sorted((low, low + n, state) for low, n, state in never))
+    ),
+    st.sampled_from([NEVER, 0, 2, 5]),
+    st.sampled_from([EVER, EVER, 7, 9]),
+    st.integers(-1, 12),
+    st.sampled_from([State.AWAITED, State.DEAD, State.LEAPT]),
+    st.sets(never, max_size=2),
+)
+boards = st.dictionaries(st.sampled_from(NAMES), tracks, max_size=3).map(Board)
+
+
+def state_of(track: Track, pane: int) -> State:
+    """The same as `Track.states`, said again."""
+    if pane < track.first:
+        return State.LATER
+    if pane >= track.until:
+        return State.REMOVED
+    for low, high, state in reversed(track.never):
+        if low <= pane < high:
+            return state
+    return State.MERGED if pane < track.whole else track.rest
+
+
+@given(board=boards, start=st.integers(-2, 8), length=st.integers(1, 8))
+def test_score_equals_counting(board: Board, start: int, length: int) -> None:
+    panes = range(start, start + length)
+    cells = {(n, p): state_of(board.tracks[n], p) for n in board.tracks for p in panes}
+    counted = {c for c, s in cells.items() if s not in (State.LATER, State.REMOVED)}
+    whole = {cell for cell in counted if cells[cell] is State.MERGED}
+    names = {name for name, _ in counted}
+    c2 = board.score(start, start + length, Reason.DEADLINE)
+    assert c2.area == (len(whole) / len(counted) if counted else 1.0)
+    assert c2.time == (len({p for _, p in whole}) / length if counted else 1.0)
+    assert c2.space == (len({n for n, _ in whole}) / len(names) if names else 1.0)
+    assert c2.sources == len(names)
+    assert c2.panes == [sum((n, p) in whole for n in board.tracks) for p in panes]
+    found = {(n, p): State(c2.cells[i, j]) for i, n in enumerate(c2.names)
+             for j, p in enumerate(panes)}  # fmt: skip
+    assert found == cells
+
+
+@given(parts=st.lists(boards, max_size=5), order=st.permutations(range(5)), data=st.data())
+def test_boards_merge_in_any_order_and_as_often_as_they_meet(
+    parts: list[Board], order: Sequence[int], data: st.DataObject
+) -> None:
+    """As reports do on their way through tasks, relays and the driver."""
+    whole = merged(parts)
+    assert merged([parts[i] for i in order if i < len(parts)]) == whole
+    cut = data.draw(st.integers(0, len(parts)))
+    assert merged(parts[:cut]).merge(merged(parts[cut:])) == whole
+    assert merged([*parts, *parts]) == whole
+    assert whole.merge(Board()) == whole
+
+
+@given(share=st.floats(0.01, 1), job=st.text(max_size=5), source=st.text(max_size=5))
+def test_samples_take_each_pane_with_the_same_chance(share: float, job: str, source: str) -> None:
+    panes = np.arange(-10_000, 10_000)
+    taken = kept(Sample(job, share), source, panes)
+    assert abs(taken.mean() - share) < 0.02
+    # A pane's fate says nothing of the next one's.
+    both = (taken[1:] & taken[:-1]).mean()
+    assert abs(both - share**2) < 0.03
+
+
+def test_samples_are_the_same_in_every_process() -> None:
+    panes = np.arange(20)
+    first = kept(Sample("words", 0.5), "web-1", panes)
+    assert "".join("x" if k else "." for k in first) == "..x.x...x.x.x....xxx"
+    assert not (first == kept(Sample("words", 0.5), "web-2", panes)).all()
+
+
+def test_a_drawing_shows_every_source_and_why_panes_are_missing() -> None:
+    board = Board({"web-1": Track(0, whole=4), "web-22": Track(2, whole=3, rest=State.DEAD)})
+    assert board.score(0, 4, Reason.EXHAUSTED).drawing().splitlines() == [
+        " web-1 ████",
+        "web-22   █†",
+        "█ merged, † dead",
+        "83 % of the area, 100 % of time, 100 % of 2 sources: exhausted",
+    ]
+    long = Board({"a": Track(0, whole=900)}).score(0, 1000, Reason.DEADLINE).drawing(width=52)
+    assert long.splitlines()[0] == "a " + "█" * 45 + "░" * 5
+
+
+def test_what_is_left_out_counts_as_cancelled() -> None:
+    board = Board({"a": Track(0, whole=4), "b": Track(0, whole=2)})
+    c2 = board.scored(board.cells(0, 4), 0, Reason.FIDELITY, Only(panes=(0, 1)))
+    assert (c2.area, c2.time, c2.space, c2.panes) == (0.5, 0.5, 1.0, [2, 2, 0, 0])
+    assert c2.cells.tolist() == [[0, 0, 3, 3], [0, 0, 8, 8]]

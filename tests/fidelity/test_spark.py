@@ -1,0 +1,197 @@
+"""The same on Spark: scores, deadlines in real time, and what a restart must remember."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import sys
+import tempfile
+import threading
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from hypothesis import given, settings
+
+import muntin as mt
+from muntin.cli import main
+from muntin.store.results import Results
+from tests.fidelity.scoring import IDLE, STARTED, Happening, Model, Question, happen, left
+from tests.fidelity.test_live import questions, steps_of
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from muntin.spark.runner import StreamRun
+
+Steps = list[tuple[float, tuple[Happening, ...]]]
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = STARTED
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def started(spark: SparkSession, folder: Path, program: mt.Program, clock: Clock) -> StreamRun:
+    from muntin.spark.pace import Measure
+    from muntin.spark.runner import Settings, StreamRun
+
+    settings_ = Settings(folder / "state", follow=True, idle_seconds=IDLE)
+    (stream,) = program.streams.values()
+    run = StreamRun(spark.sparkContext, stream, program.jobs_of(stream.name), settings_, clock)
+    run._pace.leaving = Measure(0.0)  # the clock stands still while windows leave
+    return run
+
+
+@settings(max_examples=5)
+@given(question=questions(), steps=steps_of())
+def test_spark_equals_count_by_hand(spark: SparkSession, question: Question, steps: Steps) -> None:
+    with tempfile.TemporaryDirectory() as name:
+        folder, clock, model = Path(name), Clock(), Model(question)
+        (folder / "logs").mkdir()
+        run = started(spark, folder, question.program(folder / "logs"), clock)
+        for seconds, happenings in steps:
+            clock.now += seconds
+            for happening in happenings:
+                happen(folder / "logs", happening, clock.now)
+            found = [left(r, question.pane) for r in run.step().emission.results()]
+            assert found == model.step(clock.now, happenings)
+        run.close()
+
+
+PROGRAM = """
+CREATE STREAM s (t DOUBLE, k VARCHAR) FROM '{folder}/{{source}}.log' FORMAT json TIMESTAMP t;
+CREATE JOB j AS SELECT k, count(*) AS c FROM s GROUP BY k WINDOW {window};
+"""
+
+
+def write(folder: Path, source: str, *times: float, at: float | None = None) -> None:
+    path = folder / f"{source}.log"
+    with path.open("a") as log:
+        log.writelines(json.dumps({"t": t, "k": "x"}) + "\n" for t in times)
+    if at is not None:
+        os.utime(path, (at, at))
+
+
+def printed(capsys: pytest.CaptureFixture[str], *args: object) -> str:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sys, "argv", ["muntin", *map(str, args)])
+        patch.setenv("COLUMNS", "160")
+        with contextlib.suppress(SystemExit):
+            main()
+    return capsys.readouterr().out
+
+
+def test_revisions_and_timings_survive_a_restart(
+    spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    clock, program = Clock(), mt.sql(
+        PROGRAM.format(folder=tmp_path, window="10 SECONDS PANE 5 SECONDS REVISE WITHIN 4 SECONDS")
+    )  # fmt: skip
+    for times in ((1001.0, 1011.0), (1002.0,), (1003.0, 1021.0)):
+        clock.now += 11
+        write(tmp_path, "a", *times, at=clock.now)
+        run = started(spark, tmp_path, program, clock)  # a new program every time
+        run.step()
+        run.close()
+    rows = Results(tmp_path / "state").read("j", revisions=True).to_pylist()
+    assert [(r["revision"], r["c"]) for r in rows] == [(0, 1), (1, 2), (2, 3), (0, 1)]
+    newest = Results(tmp_path / "state").read("j").to_pylist()
+    assert [(r["revision"], r["c"]) for r in newest] == [(2, 3), (0, 1)]
+    state = ("--state", tmp_path / "state")
+    shown = json.loads(printed(capsys, "status", *state, "--json"))
+    (job,) = shown["jobs"]
+    assert (job["windows"], job["within"], job["misses"], job["c2_area"]) == (2, 4.0, 0, 1.0)
+    assert job["lag_p50"] == pytest.approx(1.0, rel=0.02)
+    assert shown["sources"] == [
+        {"stream": "s", "source": "a", "from": "1970-01-01T00:16:40Z",
+         "to": "1970-01-01T00:17:01Z", "ended": False},
+    ]  # fmt: skip
+    table = printed(capsys, "status", *state)
+    assert all(word in table for word in ("mean C²", "100 %", "1.00 s"))
+
+
+def test_results_tell_how_complete_they_are(
+    spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    clock = Clock()
+    window = "10 SECONDS PANE 5 SECONDS WITHIN 1 SECOND"
+    run = started(spark, tmp_path, mt.sql(PROGRAM.format(folder=tmp_path, window=window)), clock)
+    write(tmp_path, "a", 1001, 1007, 1010, at=1000)
+    write(tmp_path, "b", 1002, at=1000)
+    run.step()
+    clock.now += 4
+    run.step()
+    clock.now += 7
+    write(tmp_path, "b", 1003, at=clock.now)
+    assert len(run.step().emission.windows) == 1
+    state = ("--state", tmp_path / "state")
+    rows = printed(capsys, "results", "j", *state, "--format", "json")
+    short = {"area": 0.5, "time": 1.0, "space": 0.5, "reason": "deadline"}
+    assert json.loads(rows)["c2"] == short
+    assert "emitted_at" not in rows
+    row = json.loads(printed(capsys, "results", "j", *state, "--format", "json", "--detail"))
+    assert row["c2"] == short | {"sources": 2, "panes": [1, 1]}
+    assert (row["revision"], row["emitted_at"]) == (0, "1970-01-01T00:16:51Z")
+    assert "50 % deadline" in printed(capsys, "results", "j", *state)
+    table = printed(capsys, "results", "j", *state, "--detail")
+    assert "50 % deadline, time 100 %, space 50 % of 2, panes 1 1" in table
+    line = printed(capsys, "results", "j", *state, "--format", "csv").splitlines()[1]
+    assert line.endswith(",0.5,1.0,0.5,deadline")
+    run.close()
+
+
+def test_deadlines_are_kept_while_a_source_catches_up(spark: SparkSession, tmp_path: Path) -> None:
+    """A new server brings much history; what the others write leaves in time all the while."""
+    from muntin.spark.runner import Settings, SparkRun
+
+    window = "1 SECOND WITHIN 3 SECONDS"
+    program = mt.sql(PROGRAM.format(folder=tmp_path, window=window))
+    stop, over = threading.Event(), time.time() + 14
+    settings_ = Settings(tmp_path / "state", follow=True, idle_seconds=60)
+    write(tmp_path, "a", time.time())
+    write(tmp_path, "b", time.time())
+
+    def servers() -> None:
+        history = False
+        while time.time() < over:
+            for source in ("a", "b"):
+                write(tmp_path, source, time.time())
+            if not history and time.time() > over - 10:
+                history = True
+                line = json.dumps({"t": time.time() - 86_400, "k": "old"}) + "\n"
+                (tmp_path / "c.log").write_text(line * 1_500_000)
+            time.sleep(0.05)
+        stop.set()
+
+    writer = threading.Thread(target=servers)
+    writer.start()
+    run = SparkRun(program, spark.sparkContext, settings_, stop)
+    lags: list[float] = []
+    behind = 0
+    for step in run.steps():
+        behind += bool(step.remaining)
+        for windows in step.emission.windows:
+            ends = (result.end / 1e6 for result in windows.results())
+            lags += [time.time() - end for end in ends if end > over - 13]
+    writer.join()
+    assert behind  # the history came in pieces
+    assert len(lags) >= 9
+    assert sum(lag > 3.0 for lag in lags) <= 1  # a machine may pause
+
+
+def test_a_bound_that_cannot_be_kept_is_told(spark: SparkSession, tmp_path: Path) -> None:
+    clock: Any = time.time
+    now = time.time()
+    window = "1 SECOND WITHIN 1 MILLISECOND"
+    run = started(spark, tmp_path, mt.sql(PROGRAM.format(folder=tmp_path, window=window)), clock)
+    write(tmp_path, "a", now - 3, now - 1.5)
+    notes = list(run.step().notes)
+    assert any("WITHIN 1 MILLISECOND is shorter than one batch takes here" in n for n in notes)
+    assert any("the smallest bound that can be kept is" in n for n in notes)
+    run.close()
