@@ -34,7 +34,10 @@ def questions(draw: st.DrawFn) -> Question:
 
 @st.composite
 def steps_of(draw: st.DrawFn) -> list[tuple[float, tuple[Happening, ...]]]:
-    """Servers that write of about now, each a little behind, and sometimes do not."""
+    """Servers that write of about now, each a little behind, and sometimes do not.
+
+    No two write the same, or a file could be taken for another that was renamed.
+    """
     now, steps = STARTED, []
     lag = {name: draw(st.sampled_from([0, 0, 1, 4, 12])) for name in SOURCES}
     for _ in range(draw(st.integers(1, 14))):
@@ -45,7 +48,7 @@ def steps_of(draw: st.DrawFn) -> list[tuple[float, tuple[Happening, ...]]]:
             what = draw(st.sampled_from(ACTIONS))
             times = draw(st.lists(st.integers(-3, 1), max_size=4)) if what == "write" else []
             records = tuple(
-                Record(int(now) - lag[name] + t, draw(st.sampled_from("xy")), i)
+                Record(int(now) - lag[name] + t, draw(st.sampled_from("xy")), 100 * ord(name) + i)
                 for i, t in enumerate(times)
             )
             happenings.append(Happening(name, what, records))
