@@ -5,7 +5,7 @@ Spark is imported when it is asked for, so that everything else works without a 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from muntin.emission import Result
 from muntin.errors import InputError
+from muntin.inline import log
 from muntin.language.durations import parse_duration
 from muntin.model import Program
 from muntin.store.results import DEFAULT_STATE, Results
@@ -29,8 +30,12 @@ def run_on_spark(
     follow: bool = False,
     seconds: float | None = None,
     idle: str = "10s",
+    note: Callable[[str], None] = log,
 ) -> Iterator[Result]:
-    """Every result as it is committed; with `follow`, until the time is over or you stop."""
+    """Every result as it is committed; with `follow`, until the time is over or you stop.
+
+    `note` is given what there is to say: bad rows, exceptions in Python, jobs that stop.
+    """
     from muntin.spark.context import start_context
     from muntin.spark.runner import Settings, SparkRun
     from muntin.store.checkpoint import require_free
@@ -39,6 +44,8 @@ def run_on_spark(
     require_free(settings.state)
     context = spark.sparkContext if spark else start_context()
     for step in SparkRun(program, context, settings).steps():
+        for text in step.notes:
+            note(text)
         yield from step.emission.results()
 
 

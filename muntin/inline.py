@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
@@ -75,8 +76,16 @@ class InlineCollection:
             self._blocks[shape] = without(self._shapes[shape], block, emitted[shape])
 
 
-def run_inline(program: Program, note: Callable[[str], None] = ignore) -> Iterator[Result]:
-    """Every result of every job over what the files hold now."""
+def log(text: str) -> None:
+    """For callers who do not say how to be told: Python prints it, unless told otherwise."""
+    logging.getLogger("muntin").warning(text)
+
+
+def run_inline(program: Program, note: Callable[[str], None] = log) -> Iterator[Result]:
+    """Every result of every job over what the files hold now.
+
+    `note` is given what there is to say: bad rows, exceptions in Python, jobs that stop.
+    """
     for windows in windows_inline(program, note):
         yield from windows.results()
 

@@ -23,6 +23,7 @@ SHARE = "__share"  # how much of the span lies in a pane
 ORIGIN = "__origin"  # the source of a record, where a job tells sources apart
 SIZE = "__size"  # a record's bytes, where a job counts them
 MARK = "__mark"  # stream time less slack when the record was read
+NOWHERE = -(1 << 63)  # in arrays of positions and marks, which have no nulls
 
 
 class Merge(StrEnum):

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pytest
 
+import muntin as mt
 from muntin.errors import LanguageError
 from muntin.inline import windows_inline
 from muntin.jobs import Incremental, MapReduce, Pair
@@ -168,6 +169,20 @@ def test_errors_within_the_limit_leave_out_their_records(lines: Program) -> None
     notes, rows = told(with_job(lines, "job", Forgives, stream="lines"))
     assert notes == ["job 'job': mapper failed on '62 bad': ValueError: no such word"]
     assert rows["job"] == [row for row in WORDS if "bad" not in row[1]]
+
+
+def test_from_python_what_there_is_to_say_is_logged_or_handed_over(
+    lines: Program, caplog: pytest.LogCaptureFixture
+) -> None:
+    failing = with_job(lines, "job", Raises, stream="lines")
+    assert [result.start for result in mt.run(failing)] == [0]
+    assert caplog.messages[0].startswith("job 'job': mapper failed on '62 bad'")
+    assert caplog.messages[1].startswith("job 'job' stops")
+    caplog.clear()
+    notes: list[str] = []
+    list(mt.run(failing, notes.append))
+    assert len(notes) == 2
+    assert not caplog.messages
 
 
 def test_a_combiner_keeps_its_key(lines: Program) -> None:

@@ -21,6 +21,7 @@ def run(command: list[str], folder: Path) -> str:
         command, cwd=folder, env=environment, capture_output=True, text=True, timeout=300
     )
     assert done.returncode == 0, f"{command[-1]}\n{done.stdout}\n{done.stderr}"
+    assert "Traceback" not in done.stderr, done.stderr
     return done.stdout
 
 

@@ -25,12 +25,12 @@ from muntin.kernel.python.mapping import map_records
 from muntin.kernel.python.states import added
 from muntin.kernel.sessions import compute_sessions_sql
 from muntin.kernel.statements import Windows, compute_sql
-from muntin.model import MARK, ORIGIN, SIZE, TIME, UNTIL, Axis, Fault, Shape, Tally
+from muntin.model import MARK, NOWHERE, ORIGIN, SIZE, TIME, UNTIL, Axis, Fault, Shape, Tally
 
 Positions = NDArray[np.int64]
 Late = dict[str, tuple[int, int]]  # how many records, and how far behind the stream time at most
 MOST_PANES_TOUCHED = 100_000
-_NONE = np.iinfo(np.int64).min
+_NONE = NOWHERE
 
 
 @dataclass(frozen=True)

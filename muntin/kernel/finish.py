@@ -147,8 +147,7 @@ def completed(
     """Windows that were made just now, as they are kept for larger ones."""
     for spec, table in made:
         if table.num_rows:
-            bounds = pc.min_max(table["w"]).as_py()
-            yield Complete(shape, spec, bounds["min"], bounds["max"], table, group)
+            yield Complete(shape, spec, pc.max(table["w"]).as_py(), table, group)
 
 
 def _rows(job: Job, windows: Relation) -> pa.Table:

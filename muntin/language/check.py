@@ -20,7 +20,7 @@ from muntin.language.calls import PYTHON, check_one_record
 from muntin.language.messages import nearest, reason
 from muntin.language.over import duration_of, over_of
 from muntin.language.python import Python, aggregate_code, python_job
-from muntin.language.queries import job_of, table_of
+from muntin.language.queries import sql_job, table_of
 from muntin.language.scope import Scope, is_number, is_time
 from muntin.language.script import Script
 from muntin.logs.formats import FIXED_COLUMNS, TIMESTAMP_OF
@@ -208,7 +208,7 @@ class _Checker:
             self.jobs[name] = python_job(self.script, self.streams[stream], name, node, self.python)
             return
         over = over_of(self.script, self.streams[stream], node)
-        job = job_of(self.script, self.streams[stream], name, node.args["query"], over)
+        job = sql_job(self.script, self.streams[stream], name, node.args["query"], over)
         self.jobs[name] = bounded(self.script, node, over, job)
 
     def _aggregate(self, node: exp.Expr) -> None:

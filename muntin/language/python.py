@@ -14,12 +14,12 @@ from muntin.errors import CodeError, LanguageError
 from muntin.kernel.engine import describe, literal, quote, run
 from muntin.kernel.python.code import find, instance_of, payload_of, version_of
 from muntin.kernel.python.mapping import batch_of
+from muntin.kernel.python.rounds import CAUGHT, FailedCallError, Round, rounds_of
 from muntin.kernel.python.states import METHODS, returns_of
-from muntin.kernel.python.steps import CAUGHT, FailedCallError, Step, steps_of
 from muntin.language.bounds import bounded
 from muntin.language.messages import nearest, reason
 from muntin.language.over import Over, over_of
-from muntin.language.queries import RESERVED, job_of, records_of, result_type
+from muntin.language.queries import RESERVED, records_of, result_type, sql_job
 from muntin.language.scope import Scope
 from muntin.language.script import Script
 from muntin.logs.chunks import LINE
@@ -160,14 +160,14 @@ class _Class:
             return "updates"
         if callable(getattr(job, "map_batches", None)):
             return "cells" if self._combine() else "pairs"
-        if any(step.mapper or step.reducer or step.mapper_final for step in self._steps()[:1]):
+        if any(r.mapper or r.reducer or r.mapper_final for r in self._rounds()[:1]):
             return "pairs"
         methods = "mapper and reducer, or map_batches, or map, init and update"
         raise CodeError(f"{self._reference} has no methods of a job; expected {methods}")
 
-    def _steps(self) -> list[Step]:
+    def _rounds(self) -> list[Round]:
         try:
-            return steps_of(self._job)
+            return rounds_of(self._job)
         except CodeError:
             raise
         except CAUGHT as error:
@@ -301,7 +301,7 @@ class _Class:
         ]
         text = f"CREATE JOB job AS SELECT {', '.join(items)} FROM mapped GROUP BY key"
         script = Script(text)
-        job = job_of(script, mapped, self._name, script.statements[0].args["query"], over)
+        job = sql_job(script, mapped, self._name, script.statements[0].args["query"], over)
         shape = replace(shape, keys=job.shape.keys, parts=job.shape.parts)
         return replace(job, shape=shape)
 

@@ -81,7 +81,7 @@ def _impossible(node: exp.Expr) -> str | None:
     return None
 
 
-def job_of(script: Script, stream: Stream, name: str, query: exp.Select, over: Over) -> Job:
+def sql_job(script: Script, stream: Stream, name: str, query: exp.Select, over: Over) -> Job:
     """The job that a SELECT over the stream defines."""
     return _Query(script, stream, query).job(name, over)
 

@@ -274,7 +274,7 @@ def _made(shape: str, items: Sequence[tuple[int, Kept]]) -> list[tuple[WindowSpe
 
 def _encoded(found: Iterable[Complete[pa.Table]]) -> Iterator[Complete[bytes]]:
     for c in found:
-        yield Complete(c.shape, c.spec, c.first_end, c.last_end, encode(c.rows), c.group)
+        yield Complete(c.shape, c.spec, c.last_end, encode(c.rows), c.group)
 
 
 def _unsaved(

@@ -58,6 +58,8 @@ def start_context(master: str | None = None) -> SparkContext:
         jvm, conf = _new_jvm(master, lambda: False)
         atexit.register(jvm.end)
         context = _new_context(jvm, conf)
+        # Its thread would complain, on the user's terminal, of a JVM that has gone before it.
+        atexit.register(context._accumulatorServer.shutdown)
     _warm(context)
     return context
 

@@ -23,7 +23,6 @@ class Complete(Generic[Rows]):
 
     shape: str
     spec: WindowSpec
-    first_end: int
     last_end: int
     rows: Rows
     group: int = 0

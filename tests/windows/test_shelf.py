@@ -43,7 +43,7 @@ def test_windows_that_leave_minute_by_minute_take_86_merges_too() -> None:
 
 def complete(shape: str, length: int, end: int) -> Complete[str]:
     spec = next(w for w in job().windows if w.length == length)
-    return Complete(shape, spec, end, end, f"{length} to {end}")
+    return Complete(shape, spec, end, f"{length} to {end}")
 
 
 def test_only_smaller_windows_are_useful() -> None:

@@ -8,11 +8,11 @@ from collections.abc import Sequence
 from hypothesis import given
 from hypothesis import strategies as st
 
-from muntin.windows.sliding import Part, by_merging, by_removing
+from muntin.windows.sliding import Entry, by_merging, by_removing
 
 
-def part(first: int, length: int, letters: str) -> Part[Counter[str]]:
-    return Part(first, first + length, Counter(letters))
+def part(first: int, length: int, letters: str) -> Entry[Counter[str]]:
+    return Entry(first, first + length, Counter(letters))
 
 
 letters = st.text("abc", min_size=1, max_size=4)
@@ -29,14 +29,16 @@ def remove(whole: Counter[str], part: Counter[str]) -> Counter[str]:
     return whole - part
 
 
-def from_scratch(found: list[Part[Counter[str]]], due: list[int]) -> list[tuple[int, Counter[str]]]:
+def from_scratch(
+    found: list[Entry[Counter[str]]], due: list[int]
+) -> list[tuple[int, Counter[str]]]:
     windows = [(e, [p.value for p in found if p.first <= e <= p.last]) for e in due]
     return [(end, merge(values)) for end, values in windows if values]
 
 
 @given(parts, ends)
 def test_windows_are_the_merge_of_their_parts(
-    found: list[Part[Counter[str]]], due: list[int]
+    found: list[Entry[Counter[str]]], due: list[int]
 ) -> None:
     expected = from_scratch(found, due)
     assert list(by_merging(found, due, lambda values: merge(list(values)))) == expected
@@ -56,7 +58,7 @@ def test_a_part_is_added_and_removed_once() -> None:
         removed.append(part)
         return whole - part
 
-    found = [Part(pane + 1, pane + 10, pane) for pane in range(100)]
+    found = [Entry(pane + 1, pane + 10, pane) for pane in range(100)]
     windows = by_removing(found, list(range(10, 100)), add, take_out)
     assert list(windows) == [(end, sum(range(end - 10, end))) for end in range(10, 100)]
     assert sum(merged) <= 10 + 2 * 89

@@ -98,7 +98,7 @@ def new_job(code: Code) -> Any:
     return instance_of(target_of(code))
 
 
-def job_of(code: Code) -> Any:
+def loaded(code: Code) -> Any:
     """This process's instance of a job's class."""
     return _job(code, code.payload)
 

@@ -11,9 +11,9 @@ from typing import Any, TypeVar
 
 import pyarrow as pa
 
-from muntin.kernel.python.steps import CAUGHT, FailedCallError, failed, shown
+from muntin.kernel.python.rounds import CAUGHT, FailedCallError, failed, shown
 from muntin.model import Code, Fault
-from muntin.windows.sliding import Part, by_merging, by_removing
+from muntin.windows.sliding import Entry, by_merging, by_removing
 
 T = TypeVar("T")
 _FAILED = b"!"  # no pickle begins so
@@ -54,7 +54,7 @@ def or_failure(found: bytes | FailedCallError) -> bytes:
 
 
 def by_removing_good(
-    parts: Sequence[Part[T]],
+    parts: Sequence[Entry[T]],
     ends: Sequence[int],
     merge: Callable[[Sequence[T]], T],
     remove: Callable[[T, T], T],

@@ -15,24 +15,24 @@ import numpy as np
 import pyarrow as pa
 
 from muntin.kernel.engine import run
-from muntin.kernel.python.code import job_of, new_job
+from muntin.kernel.python.code import loaded, new_job
 from muntin.kernel.python.faults import attempted, fault_of
 from muntin.kernel.python.keys import decode_key, encoded, group_key
-from muntin.kernel.python.partials import Row, block_of, combined, packed, step_of
-from muntin.kernel.python.steps import (
+from muntin.kernel.python.partials import Row, block_of, combined, first_round, packed
+from muntin.kernel.python.rounds import (
     CAUGHT,
     FailedCallError,
     Method,
     Pair,
-    Step,
+    Round,
     called,
     checked,
     failed,
+    rounds_of,
     shown,
-    steps_of,
 )
 from muntin.kernel.statements import Windows, compute_sql, selected_sql
-from muntin.model import MARK, POSITION, RECORDS, Code, Fault, Shape
+from muntin.model import MARK, NOWHERE, POSITION, RECORDS, Code, Fault, Shape
 
 Values = defaultdict[Any, list[Any]]
 
@@ -84,14 +84,14 @@ def _stretches(shape: Shape, rows: pa.Table) -> Iterator[_Stretch]:
     if not rows.num_rows:
         return
     panes = rows.column("__pane").to_numpy()
-    marks = rows.column("__not_before").fill_null(_NONE).to_numpy()
+    marks = rows.column("__not_before").fill_null(NOWHERE).to_numpy()
     order = np.lexsort((marks, panes))  # stable: log order stays within a pane
     if not (order[1:] > order[:-1]).all():
         rows, panes, marks = rows.take(pa.array(order)), panes[order], marks[order]
     changes = np.flatnonzero((panes[1:] != panes[:-1]) | (marks[1:] != marks[:-1])) + 1
     bounds = [0, *changes.tolist(), len(panes)]
     for start, stop in pairwise(bounds):
-        mark = None if marks[start] == _NONE else int(marks[start])
+        mark = None if marks[start] == NOWHERE else int(marks[start])
         first = rows.column(shape.axis.column)[start].as_py()
         yield _Stretch(int(panes[start]), mark, rows.slice(start, stop - start), first)
 
@@ -103,7 +103,7 @@ class _Mapper:
         self._shape = shape
         self._code = code
         self._source = source
-        self._step = step_of(code)
+        self._first = first_round(code)
         self.faults: list[Fault] = []
 
     def rows(self, stretch: _Stretch) -> list[Row]:
@@ -113,7 +113,7 @@ class _Mapper:
         elif hasattr(job, "map_batches"):
             values = self._batched(job.map_batches, stretch)
         else:
-            values = self._mapped(self._step, stretch)
+            values = self._mapped(self._first, stretch)
         found = []
         for group, of_key in values.items():
             row = self._row(group, of_key, stretch)
@@ -129,7 +129,7 @@ class _Mapper:
         key = attempted("mapper", lambda: "a key", lambda: decode_key(data))
         if isinstance(key, FailedCallError):
             return key
-        kept = combined(self._step, key, values) if self._step.combiner else values
+        kept = combined(self._first, key, values) if self._first.combiner else values
         try:
             return stretch.pane, 0, stretch.not_before, data, packed(self._code, key, kept)
         except CAUGHT as error:  # whatever a value's own pickling may raise
@@ -138,17 +138,17 @@ class _Mapper:
 
     def _job(self) -> Any:
         """A mapper that is told of an end may count between: each stretch has its own."""
-        if self._step.mapper_final is None and self._step.mapper_init is None:
-            return job_of(self._code)
+        if self._first.mapper_final is None and self._first.mapper_init is None:
+            return loaded(self._code)
         job = new_job(self._code)
-        self._step = steps_of(job)[0]
+        self._first = rounds_of(job)[0]
         return job
 
-    def _mapped(self, step: Step, stretch: _Stretch) -> Values:
+    def _mapped(self, round_: Round, stretch: _Stretch) -> Values:
         values: Values = defaultdict(list)
-        self._once("mapper_init", step.mapper_init, values, stretch)
-        self._each(step.mapper, stretch, values, lambda value, _: value)
-        self._once("mapper_final", step.mapper_final, values, stretch)
+        self._once("mapper_init", round_.mapper_init, values, stretch)
+        self._each(round_.mapper, stretch, values, lambda value, _: value)
+        self._once("mapper_final", round_.mapper_final, values, stretch)
         return values
 
     def _each(
@@ -251,7 +251,7 @@ def _cells(
     shape: Shape, code: Code, windows: Windows, stretches: list[_Stretch], marked: bool
 ) -> Mapped:
     """The block of a job whose values are merged as SQL's are."""
-    mapper = job_of(code).map_batches
+    mapper = loaded(code).map_batches
     wanted = batch_of(mapper, code.takes, stretches[0].rows.slice(0, 0)).schema
     faults, tables = [], []
     for stretch in stretches:
@@ -291,6 +291,3 @@ def _placed(shape: Shape, stretch: _Stretch, table: pa.Table, marked: bool) -> p
     late = stretch.not_before
     mark = pa.scalar(None if late is None else late * shape.pane, pa.int64())
     return placed.append_column(MARK, pa.repeat(mark, count))
-
-
-_NONE = np.iinfo(np.int64).min

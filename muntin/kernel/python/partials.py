@@ -12,10 +12,10 @@ from typing import Any
 
 import pyarrow as pa
 
-from muntin.kernel.python.code import job_of
+from muntin.kernel.python.code import loaded
 from muntin.kernel.python.faults import attempted, failure, failure_in, is_failure, or_failure
 from muntin.kernel.python.keys import decode_key
-from muntin.kernel.python.steps import FailedCallError, Step, shown, steps_of
+from muntin.kernel.python.rounds import FailedCallError, Round, rounds_of, shown
 from muntin.model import Code, Shape
 
 SCHEMA = pa.schema(
@@ -56,15 +56,15 @@ def too_large(code: Code, key: Any, size: int) -> FailedCallError:
     return FailedCallError("state", f"key {shown(key)}", f"{reason}; {hint}")
 
 
-def whole_of(code: Code, step: Step, key: Any, partials: Sequence[bytes]) -> list[Any]:
+def whole_of(code: Code, round_: Round, key: Any, partials: Sequence[bytes]) -> list[Any]:
     """The values of one window or pane, combined, unless some failed or they are too large."""
     for data in partials:
         if is_failure(data):
             raise failure_in(data)
     size = sum(map(len, partials))
-    if size > code.max_state and step.combiner is None:
+    if size > code.max_state and round_.combiner is None:
         raise too_large(code, key, size)
-    values = step.combine(key, unpacked(partials))
+    values = round_.combine(key, unpacked(partials))
     if size > code.max_state and len(pickle.dumps(values, 5)) > code.max_state:
         raise too_large(code, key, size)
     return values
@@ -87,13 +87,13 @@ def merge_blocks(shape: Shape, blocks: Sequence[pa.Table]) -> pa.Table:
         else:
             found.setdefault((pane, spec, mark, key), []).append(partial)
     merges = any(len(partials) > 1 for partials in found.values())
-    step = step_of(shape.code) if merges else Step()
-    rows = [(*place, merge_partials(shape.code, step, place[3], partials))
+    round_ = first_round(shape.code) if merges else Round()
+    rows = [(*place, merge_partials(shape.code, round_, place[3], partials))
             for place, partials in found.items()]  # fmt: skip
     return block_of([*rows, *states.values()])
 
 
-def merge_partials(code: Code, step: Step, key_bytes: bytes, partials: Sequence[bytes]) -> bytes:
+def merge_partials(code: Code, round_: Round, key_bytes: bytes, partials: Sequence[bytes]) -> bytes:
     if len(partials) == 1:
         return partials[0]
     broken = next(filter(is_failure, partials), None)
@@ -102,24 +102,24 @@ def merge_partials(code: Code, step: Step, key_bytes: bytes, partials: Sequence[
 
     def merge() -> bytes:
         key, size = decode_key(key_bytes), sum(map(len, partials))
-        if step.combiner is None and size > code.max_state:
+        if round_.combiner is None and size > code.max_state:
             raise too_large(code, key, size)
-        return packed(code, key, combined(step, key, unpacked(partials)))
+        return packed(code, key, combined(round_, key, unpacked(partials)))
 
     return or_failure(attempted("merging values", lambda: _told(key_bytes), merge))
 
 
-def combined(step: Step, key: Any, values: list[Any]) -> list[Any]:
+def combined(round_: Round, key: Any, values: list[Any]) -> list[Any]:
     """A combiner that fails leaves values as they are: it fails again with the whole window."""
     try:
-        return step.combine(key, values)
+        return round_.combine(key, values)
     except FailedCallError:
         return values
 
 
-def step_of(code: Code) -> Step:
+def first_round(code: Code) -> Round:
     """The round of a job that is computed on blocks: its first."""
-    return Step() if code.style in ("updates", "states") else steps_of(job_of(code))[0]
+    return Round() if code.style in ("updates", "states") else rounds_of(loaded(code))[0]
 
 
 def _told(key_bytes: bytes) -> str:

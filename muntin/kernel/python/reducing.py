@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 
 from muntin.kernel.engine import quote, run
-from muntin.kernel.python.code import job_of, new_job
+from muntin.kernel.python.code import loaded, new_job
 from muntin.kernel.python.faults import (
     attempted,
     by_removing_good,
@@ -30,21 +30,21 @@ from muntin.kernel.python.faults import (
     sparse_rows,
 )
 from muntin.kernel.python.keys import decode_key, encoded, group_key
-from muntin.kernel.python.partials import rows_of, step_of, whole_of
+from muntin.kernel.python.partials import first_round, rows_of, whole_of
 from muntin.kernel.python.results import columns_of, output_schema
-from muntin.kernel.python.steps import (
+from muntin.kernel.python.rounds import (
     CAUGHT,
     FailedCallError,
     Pair,
-    Step,
+    Round,
     called,
+    rounds_of,
     shown,
-    steps_of,
     updated,
 )
 from muntin.kernel.statements import FAULT, WINDOW, WINDOW_END, spec_id
 from muntin.model import Code, Job, Shape
-from muntin.windows.sliding import Part, by_merging
+from muntin.windows.sliding import Entry, by_merging
 from muntin.windows.spec import WindowSpec
 
 T = TypeVar("T")
@@ -96,15 +96,15 @@ class _Windows:
         self._code = shape.code
         self._spec = spec
         self._ends = ends
-        self._job = job_of(shape.code)
-        self._step = step_of(shape.code)
+        self._job = loaded(shape.code)
+        self._first = first_round(shape.code)
         self._found = Found()
 
     def pairs(self, block: pa.Table) -> Found:
         wholes = self._wholes(block)
-        if self._step.reducer_init is None and self._step.reducer_final is None:
+        if self._first.reducer_init is None and self._first.reducer_final is None:
             for end, key, values in wholes:
-                self._reduce(self._step, end, key, values)
+                self._reduce(self._first, end, key, values)
         else:
             self._with_ends(wholes)
         return self._found
@@ -115,13 +115,15 @@ class _Windows:
         for end, key, values in wholes:
             windows.setdefault(end, []).append((key, values))
         for end, groups in windows.items():
-            step = self._tried(end, "reducer", "a window", lambda: steps_of(new_job(self._code))[0])
-            if step is None:
+            round_ = self._tried(
+                end, "reducer", "a window", lambda: rounds_of(new_job(self._code))[0]
+            )
+            if round_ is None:
                 continue
-            self._once(end, "reducer_init", step.reducer_init)
+            self._once(end, "reducer_init", round_.reducer_init)
             for key, values in groups:
-                self._reduce(step, end, key, values)
-            self._once(end, "reducer_final", step.reducer_final)
+                self._reduce(round_, end, key, values)
+            self._once(end, "reducer_final", round_.reducer_final)
 
     def _tried(self, end: int, method: str, given: str, call: Callable[[], T]) -> T | None:
         found = attempted(method, lambda: given, call)
@@ -135,12 +137,12 @@ class _Windows:
             pairs = self._tried(end, name, "a window", lambda: called(name, "a window", method))
             self._found.add(end, pairs or ())
 
-    def _reduce(self, step: Step, end: int, key: Any, values: Values) -> None:
+    def _reduce(self, round_: Round, end: int, key: Any, values: Values) -> None:
         def reduce() -> None:
             if self._code.style == "updates":
                 self._found.add(end, self._updates(end, key, values))
             else:
-                self._found.add(end, step.reduce(key, values))
+                self._found.add(end, round_.reduce(key, values))
 
         failure = attempted("reducer", naming(key), reduce)
         if failure is not None:
@@ -170,7 +172,7 @@ class _Windows:
             first = next(e for e in self._ends if e >= min(row[0] for row in rows))
             boxed = self._tried(first, "reducer", "a key", partial(_boxed, key_bytes))
             for key in boxed or ():
-                for end, whole in self._slide(key, [Part(*row) for row in rows]):
+                for end, whole in self._slide(key, [Entry(*row) for row in rows]):
                     if isinstance(whole, FailedCallError):
                         self._found.faults.append((end, whole))
                     else:
@@ -189,12 +191,12 @@ class _Windows:
         return (first, last) if first <= self._ends[-1] and last >= self._ends[0] else None
 
     def _slide(
-        self, key: Any, parts: list[Part[bytes]]
+        self, key: Any, parts: list[Entry[bytes]]
     ) -> Iterable[tuple[int, Values | FailedCallError]]:
         """Every window fails alone: what is in one does not depend on which others are due."""
 
         def merge(partials: Sequence[bytes]) -> Values | FailedCallError:
-            call = partial(whole_of, self._code, self._step, key, partials)
+            call = partial(whole_of, self._code, self._first, key, partials)
             return attempted("values", naming(key), call)
 
         if removes_panes(self._shape, self._spec) and _single(parts):
@@ -204,7 +206,7 @@ class _Windows:
     def _removed(
         self,
         key: Any,
-        parts: list[Part[bytes]],
+        parts: list[Entry[bytes]],
         merge: Callable[[Sequence[bytes]], Values | FailedCallError],
     ) -> Iterator[tuple[int, Values | FailedCallError]]:
         def add(partials: Sequence[bytes]) -> bytes:
@@ -234,12 +236,16 @@ class _Windows:
                 yield end, attempted("values", naming(key), partial(pickle.loads, whole))
 
 
+def _new_round(code: Code) -> Round:
+    return rounds_of(new_job(code))[0]
+
+
 def _boxed(key_bytes: bytes) -> list[Any]:
     """The key, apart from none at all: None is a key too."""
     return [decode_key(key_bytes)]
 
 
-def _single(parts: Sequence[Part[bytes]]) -> bool:
+def _single(parts: Sequence[Entry[bytes]]) -> bool:
     """Whether every part is one value, as a combiner leaves it."""
 
     def single() -> bool:
@@ -250,7 +256,7 @@ def _single(parts: Sequence[Part[bytes]]) -> bool:
 
 def removes_panes(shape: Shape, spec: WindowSpec) -> bool:
     """Whether panes that leave a window are taken out of it, rather than the rest merged."""
-    removable = shape.code is not None and hasattr(job_of(shape.code), "uncombiner")
+    removable = shape.code is not None and hasattr(loaded(shape.code), "uncombiner")
     return removable and spec.slide * 2 < spec.range
 
 
@@ -303,8 +309,8 @@ def _naming_result(pair: Pair) -> Callable[[], str]:
     return lambda: f"the result {shown(pair)}"
 
 
-def _later_steps(code: Code) -> list[Step]:
-    return [] if code.style != "pairs" else steps_of(job_of(code))[1:]
+def _later_steps(code: Code) -> list[Round]:
+    return [] if code.style != "pairs" else rounds_of(loaded(code))[1:]
 
 
 def order_windows(job: Job, tables: Sequence[pa.Table]) -> pa.Table:
@@ -321,7 +327,7 @@ def order_windows(job: Job, tables: Sequence[pa.Table]) -> pa.Table:
     return run(f"SELECT {columns}\nFROM rows\nORDER BY {by}", {"rows": rows}, doing)
 
 
-def _chained(job: Job, steps: Sequence[Step], rows: pa.Table) -> pa.Table:
+def _chained(job: Job, steps: Sequence[Round], rows: pa.Table) -> pa.Table:
     """The later steps of a job over each window's pairs."""
     code = job.shape.code
     assert code is not None
@@ -344,10 +350,10 @@ def _chained(job: Job, steps: Sequence[Step], rows: pa.Table) -> pa.Table:
     return pa.concat_tables(tables)
 
 
-def _rounds(steps: Sequence[Step], pickled: Sequence[bytes]) -> list[Pair]:
+def _rounds(steps: Sequence[Round], pickled: Sequence[bytes]) -> list[Pair]:
     pairs = [pickle.loads(data) for data in pickled]
-    for step in steps:
-        pairs = _round(step, pairs)
+    for round_ in steps:
+        pairs = _round(round_, pairs)
     return pairs
 
 
@@ -358,18 +364,18 @@ def _typed_faults(job: Job, told: pa.Table) -> pa.Table:
     return sparse_rows(schema, told.num_rows, {n: told[n] for n in ("w", "fault", "win")})
 
 
-def _round(step: Step, pairs: list[Pair]) -> list[Pair]:
-    """One step over all pairs of a window."""
+def _round(round_: Round, pairs: list[Pair]) -> list[Pair]:
+    """One round over all pairs of a window."""
     mapped: list[Pair] = []
-    if step.mapper_init is not None:
-        mapped += called("mapper_init", "a window", step.mapper_init)
+    if round_.mapper_init is not None:
+        mapped += called("mapper_init", "a window", round_.mapper_init)
     for key, value in pairs:
         given = shown((key, value))
         mapped += (
-            called("mapper", given, step.mapper, key, value) if step.mapper else [(key, value)]
+            called("mapper", given, round_.mapper, key, value) if round_.mapper else [(key, value)]
         )
-    if step.mapper_final is not None:
-        mapped += called("mapper_final", "a window", step.mapper_final)
+    if round_.mapper_final is not None:
+        mapped += called("mapper_final", "a window", round_.mapper_final)
     groups: dict[Any, Values] = {}
     for key, value in mapped:
         group = attempted("mapper", naming(key), partial(group_key, key))
@@ -377,11 +383,11 @@ def _round(step: Step, pairs: list[Pair]) -> list[Pair]:
             raise group
         groups.setdefault(group, []).append(value)
     found: list[Pair] = []
-    if step.reducer_init is not None:
-        found += called("reducer_init", "a window", step.reducer_init)
+    if round_.reducer_init is not None:
+        found += called("reducer_init", "a window", round_.reducer_init)
     for group in sorted(groups, key=encoded):
         key = group if type(group) is str else decode_key(encoded(group))
-        found += step.reduce(key, step.combine(key, groups[group]))
-    if step.reducer_final is not None:
-        found += called("reducer_final", "a window", step.reducer_final)
+        found += round_.reduce(key, round_.combine(key, groups[group]))
+    if round_.reducer_final is not None:
+        found += called("reducer_final", "a window", round_.reducer_final)
     return found

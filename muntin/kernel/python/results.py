@@ -13,8 +13,8 @@ from typing import Any
 import pyarrow as pa
 
 from muntin.kernel.engine import run
-from muntin.kernel.python.code import job_of
-from muntin.kernel.python.steps import CAUGHT, FailedCallError, Pair, shown
+from muntin.kernel.python.code import loaded
+from muntin.kernel.python.rounds import CAUGHT, FailedCallError, Pair, shown
 from muntin.model import Job
 
 _Failures = list[tuple[int, FailedCallError]]  # each with the number of its pair
@@ -23,7 +23,7 @@ _Failures = list[tuple[int, FailedCallError]]  # each with the number of its pai
 def columns_of(job: Job, pairs: Sequence[Pair]) -> tuple[list[pa.Array], list[int], _Failures]:
     """The outputs' columns, the pairs they are of, and those that do not fit."""
     assert job.shape.code is not None
-    named = getattr(job_of(job.shape.code), "columns", None)
+    named = getattr(loaded(job.shape.code), "columns", None)
     rows: list[list[Any]] = []
     which: list[int] = []
     failures: _Failures = []

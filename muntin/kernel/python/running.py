@@ -15,12 +15,12 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from muntin.kernel.python.code import job_of
+from muntin.kernel.python.code import loaded
 from muntin.kernel.python.faults import attempted, naming, sparse_rows
 from muntin.kernel.python.keys import decode_key
 from muntin.kernel.python.partials import SCHEMA, STATE_SPEC, rows_of, too_large, whole_of
 from muntin.kernel.python.reducing import Found, started, table_of
-from muntin.kernel.python.steps import FailedCallError, Step, updated
+from muntin.kernel.python.rounds import FailedCallError, Round, updated
 from muntin.model import Code, Job
 
 
@@ -48,7 +48,7 @@ def advance(job: Job, block: pa.Table, ends: Sequence[int]) -> pa.Table:
 class _Run:
     def __init__(self, code: Code, found: Found) -> None:
         self._code = code
-        self._job = job_of(code)
+        self._job = loaded(code)
         self.found = found
 
     def state(
@@ -76,7 +76,7 @@ class _Run:
         return after if after is not before else None
 
     def _after(self, key: Any, before: bytes | None, end: int, partials: list[bytes]) -> bytes:
-        values = whole_of(self._code, Step(), key, partials)
+        values = whole_of(self._code, Round(), key, partials)
         state = pickle.loads(before) if before is not None else None
         for *_, value in sorted(values, key=lambda value: value[:3]):
             state = self._updated(key, state, end, value)

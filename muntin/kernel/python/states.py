@@ -13,7 +13,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from muntin.kernel.python.code import job_of
+from muntin.kernel.python.code import loaded
 from muntin.kernel.python.faults import (
     attempted,
     by_removing_good,
@@ -27,10 +27,10 @@ from muntin.kernel.python.faults import (
 from muntin.kernel.python.faults import fault_rows as rows_of_faults
 from muntin.kernel.python.keys import encode_key
 from muntin.kernel.python.results import output_schema
-from muntin.kernel.python.steps import CAUGHT, FailedCallError, failed, shown
+from muntin.kernel.python.rounds import CAUGHT, FailedCallError, failed, shown
 from muntin.kernel.statements import FAULT, WINDOW, WINDOW_END, cells_of, row_names
 from muntin.model import Cell, Code, Fault, Job, Merge, Shape
-from muntin.windows.sliding import Part
+from muntin.windows.sliding import Entry
 from muntin.windows.spec import WindowSpec
 
 METHODS = ("zero", "add", "merge", "finish")
@@ -85,11 +85,11 @@ def code_of(cell: Cell) -> Code:
 
 
 def returns_of(code: Code) -> str:
-    return str(getattr(job_of(code), "returns", RETURNS))
+    return str(getattr(loaded(code), "returns", RETURNS))
 
 
 def is_removable(cell: Cell) -> bool:
-    return cell.code is not None and hasattr(job_of(cell.code), "remove")
+    return cell.code is not None and hasattr(loaded(cell.code), "remove")
 
 
 def slide(shape: Shape, panes: pa.Table, spec: WindowSpec, ends: Sequence[int]) -> pa.Table:
@@ -97,14 +97,14 @@ def slide(shape: Shape, panes: pa.Table, spec: WindowSpec, ends: Sequence[int]) 
     cells, names = cells_of(shape), row_names(shape)
     columns = [panes.column(name).to_pylist() for name in ("pane", *names)]
     values = [panes.column(cell.name).to_pylist() for cell in cells]
-    parts: dict[bytes, list[Part[_Held]]] = {}
+    parts: dict[bytes, list[Entry[_Held]]] = {}
     rows: dict[bytes, tuple[Any, ...]] = {}
     for number, (pane, *row) in enumerate(zip(*columns, strict=True)):
         held = tuple((v[number], int(v[number] is not None)) for v in values)
         key = encode_key(tuple(row))
         rows[key] = tuple(row)
         span = spec.first_end(pane), spec.last_end(pane)
-        parts.setdefault(key, []).append(Part(*span, held))
+        parts.setdefault(key, []).append(Entry(*span, held))
     found = [
         (end, *rows[key], *(value if count else None for value, count in whole))
         for key, of_key in parts.items()
@@ -170,7 +170,7 @@ def _add(code: Code, values: list[dict[str, Any]]) -> bytes:
 
     def add() -> bytes:
         nonlocal given
-        aggregate = job_of(code)
+        aggregate = loaded(code)
         state = aggregate.zero()
         for fields in values:
             given = tuple(fields.values())
@@ -188,7 +188,7 @@ def merge_states(code: Code, states: Sequence[bytes]) -> bytes:
     def merge() -> bytes:
         whole = pickle.loads(states[0])
         for state in states[1:]:
-            whole = job_of(code).merge(whole, pickle.loads(state))
+            whole = loaded(code).merge(whole, pickle.loads(state))
         return pickle.dumps(whole, 5)
 
     data = or_failure(attempted(f"{code.job}.merge", lambda: "two states", merge))
@@ -202,7 +202,7 @@ def _remove(code: Code, whole: bytes, part: bytes) -> bytes:
         return whole
 
     def remove() -> bytes:
-        return pickle.dumps(job_of(code).remove(pickle.loads(whole), pickle.loads(part)), 5)
+        return pickle.dumps(loaded(code).remove(pickle.loads(whole), pickle.loads(part)), 5)
 
     return or_failure(attempted(f"{code.job}.remove", lambda: "two states", remove))
 
@@ -214,7 +214,7 @@ def _finish(code: Code, data: bytes, kind: pa.DataType) -> Any:
     if len(data) > code.max_state:
         raise _too_large(code, data)
     try:
-        return pa.scalar(job_of(code).finish(pickle.loads(data)), kind).as_py()
+        return pa.scalar(loaded(code).finish(pickle.loads(data)), kind).as_py()
     except CAUGHT as error:
         raise failed(f"{code.job}.finish", "a state", error) from error
 

@@ -34,7 +34,7 @@ class FailedCallError(Exception):
 
 
 @dataclass(frozen=True)
-class Step:
+class Round:
     """One round of map and reduce. What is None leaves pairs as they are."""
 
     mapper: Method | None = None
@@ -68,16 +68,16 @@ class Step:
         return called("reducer", f"key {shown(key)}", self.reducer, key, iter(values))
 
 
-def steps_of(job: Any) -> list[Step]:
+def rounds_of(job: Any) -> list[Round]:
     """The rounds of a job: what its `steps()` says, as in mrjob, or else its methods."""
     sort_values = bool(getattr(job, "SORT_VALUES", False))
     if not callable(getattr(job, "steps", None)):
         found = {name: getattr(job, name, None) for name in _METHODS}
-        return [Step(**found, sort_values=sort_values)]
+        return [Round(**found, sort_values=sort_values)]
     return [_step(job, step, sort_values) for step in job.steps()]
 
 
-def _step(job: Any, step: Any, sort_values: bool) -> Step:
+def _step(job: Any, step: Any, sort_values: bool) -> Round:
     try:
         known = step if isinstance(step, dict) else {n: step[n] for n in (*_METHODS, *_ELSEWHERE)}
     except (TypeError, LookupError) as error:
@@ -89,7 +89,7 @@ def _step(job: Any, step: Any, sort_values: bool) -> Step:
         raise CodeError(f"{type(job).__name__} uses {other}, which cannot run here")
     if found["mapper_init"] is not None and getattr(job, "FILES", None):
         found["mapper_init"] = _beside(job, found["mapper_init"])
-    return Step(**found, sort_values=sort_values)
+    return Round(**found, sort_values=sort_values)
 
 
 def _beside(job: Any, method: Method) -> Method:
