@@ -8,7 +8,7 @@ nothing of it.
 from __future__ import annotations
 
 import pickle
-from bisect import bisect_left, insort
+from bisect import bisect_left
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
@@ -32,11 +32,12 @@ class Failures:
             known = self.positions.setdefault(job.name, [])
             if len(known) > limit and fault.position >= known[-1]:
                 continue  # the job had stopped before
-            insort(known, fault.position)
+            known += [fault.position] * (limit + 1 if fault.stops else 1)
+            known.sort()
             del known[limit + 1 :]
             yield str(fault)
             if len(known) > limit:
-                yield _stopped(job, limit)
+                yield _stopped(job, "" if fault.stops else _allowed(limit))
 
     def leaves(self, job: Job, which: int, end: int) -> bool:
         """Whether a window is not yet behind one exception too many."""
@@ -60,9 +61,12 @@ class Failures:
         ), notes
 
 
-def _stopped(job: Job, limit: int) -> str:
+def _allowed(limit: int) -> str:
     allowed = "none is allowed" if limit == 0 else f"{limit:,} are allowed"
+    return f": {allowed} (max_errors = {limit})"
+
+
+def _stopped(job: Job, why: str) -> str:
     return (
-        f"job '{job.name}' stops: {allowed} (max_errors = {limit}); its windows from there on are "
-        f"left out, and other jobs go on"
+        f"job '{job.name}' stops{why}; its windows from there on are left out, and other jobs go on"
     )

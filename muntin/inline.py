@@ -11,7 +11,7 @@ import pyarrow as pa
 from muntin.emission import JobWindows, Result
 from muntin.kernel.compute import Cost, Recipe
 from muntin.kernel.finish import Due, completed, due_kinds, finish, order
-from muntin.kernel.merge import Emitted, merge, without
+from muntin.kernel.merge import Emitted, merge, without, without_forgotten
 from muntin.kernel.python.running import without_states
 from muntin.logs.chunks import PIECE_BYTES
 from muntin.logs.records import Report, read_lane
@@ -73,7 +73,8 @@ class InlineCollection:
     def forget(self, emitted: Mapping[str, Emitted]) -> None:
         self._shelf.drop_before({shape: e.oldest_pane for shape, e in emitted.items()})
         for shape, block in self._blocks.items():
-            self._blocks[shape] = without(self._shapes[shape], block, emitted[shape])
+            kept = without_forgotten(self._shapes[shape], block)
+            self._blocks[shape] = without(self._shapes[shape], kept, emitted[shape])
 
 
 def log(text: str) -> None:

@@ -59,3 +59,5 @@ class Incremental(_Settings):
 
     every: ClassVar[str] = "1 SECOND"
     """Without a window: how often results leave."""
+    max_keys: ClassVar[int] = 1_000_000
+    """Without a window: more keys with a state than this stop the job, and no other."""

@@ -186,6 +186,12 @@ class Code:
     where: str | None = None
     max_errors: int = field(default=0, compare=False, repr=False)
     max_state: int = field(default=1 << 24, compare=False, repr=False)  # bytes of a key
+    max_keys: int = field(default=1_000_000, compare=False, repr=False)  # that live on
+    named: bool = field(default=False, compare=False, repr=False)  # it names its columns
+    finalizes: bool = field(default=False, compare=False, repr=False)  # at the end
+    chained: bool = field(default=False, compare=False, repr=False)  # it has more than one round
+    removable: bool = field(default=False, compare=False, repr=False)  # panes can be taken out
+    returns: str = field(default="", compare=False, repr=False)  # of an aggregate: its type
     folder: str | None = field(default=None, compare=False, repr=False)
     payload: bytes | None = field(default=None, compare=False, repr=False)
 
@@ -194,7 +200,8 @@ class Code:
 class Fault:
     """An exception in a job's Python: the method, what it was given, and what it said.
 
-    It counts for every window that ends after its position.
+    It counts for every window that ends after its position. One that `stops` the job does so
+    however many are allowed.
     """
 
     job: str
@@ -202,6 +209,7 @@ class Fault:
     given: str
     reason: str
     position: int = 0
+    stops: bool = False
 
     def __str__(self) -> str:
         return f"job '{self.job}': {self.method} failed on {self.given}: {self.reason}"

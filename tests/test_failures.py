@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import pyarrow as pa
 import pytest
 
 import muntin as mt
-from muntin.errors import LanguageError
+from muntin.errors import CodeError, LanguageError
 from muntin.inline import windows_inline
 from muntin.jobs import Incremental, MapReduce, Pair
-from muntin.model import Program
+from muntin.kernel.python import mapping, partials, reducing, running
+from muntin.kernel.python.rounds import Round
+from muntin.model import Code, Program
 from muntin.program import sql, with_job
 
 if TYPE_CHECKING:
@@ -97,6 +100,18 @@ class Batches(Words):
         return 7 if "62 bad" in lines else pa.table({"key": lines, "value": [1] * len(lines)})
 
 
+class Returns(Words):
+    def mapper(self, _: None, line: str) -> Any:
+        return super().mapper(_, line) if "bad" not in line else 5
+
+
+class Half(Words):
+    columns: ClassVar[Any] = {"word": "VARCHAR", "n": "BIGINT"}
+
+    def reducer(self, word: str, ones: Iterable[int]) -> Iterator[Pair]:
+        yield word, 0.5 if word == "bad" else float(sum(ones))
+
+
 class Updates(Incremental):
     window = "1 MINUTE"
 
@@ -141,6 +156,8 @@ WORDS = [(0, '"a"', "1"), (0, '"b"', "1"), (1, '"a"', "1"), (1, '"bad"', "1"), (
         (Raises, "mapper failed on '62 bad': ValueError: no such word"),
         (Leaves, "mapper failed on '62 bad': SystemExit: 3"),
         (NoPairs, "mapper failed on '62 bad': it yielded 'bad'; expected pairs: yield key, value"),
+        (Returns, "mapper failed on '62 bad': it returned 5; expected pairs: yield key, value"),
+        (Half, "reducer failed on the result ('bad', 0.5): expected columns word VARCHAR, n BIGI"),
         (Unpicklable, "mapper failed on key 'f': its values cannot be pickled: "),
         (Reduces, "reducer failed on key 'bad': ZeroDivisionError: "),
         (Typed, "reducer failed on the result ('bad', 'many'): expected columns word VARCHAR, "),
@@ -167,7 +184,10 @@ def test_a_failing_job_stops_and_others_go_on(
 
 def test_errors_within_the_limit_leave_out_their_records(lines: Program) -> None:
     notes, rows = told(with_job(lines, "job", Forgives, stream="lines"))
-    assert notes == ["job 'job': mapper failed on '62 bad': ValueError: no such word"]
+    (note,) = notes
+    line = Raises.mapper.__code__.co_firstlineno + 3
+    reason = f"ValueError: no such word (test_failures.py, line {line})"
+    assert note == f"job 'job': mapper failed on '62 bad': {reason}"
     assert rows["job"] == [row for row in WORDS if "bad" not in row[1]]
 
 
@@ -183,6 +203,85 @@ def test_from_python_what_there_is_to_say_is_logged_or_handed_over(
     list(mt.run(failing, notes.append))
     assert len(notes) == 2
     assert not caplog.messages
+
+
+class Slides(Words):
+    window = "3 MINUTES EVERY 1 MINUTE"
+
+    def combiner(self, word: str, ones: Iterable[int]) -> Iterator[Pair]:
+        yield word, sum(ones)
+
+    def uncombiner(self, word: str, whole: int, part: int) -> Iterator[Pair]:
+        yield "A", whole - part
+
+
+class Forgets(Slides):
+    def uncombiner(self, word: str, whole: int, part: int) -> Iterator[Pair]:
+        yield from ()
+
+
+def test_an_uncombiner_yields_its_key_once(lines: Program) -> None:
+    renamed, _ = told(with_job(lines, "job", Slides, stream="lines"))
+    reason = "it changed the key to 'A'; expected the key it was given"
+    assert renamed[0] == f"job 'job': uncombiner failed on key 'a': {reason}"
+    nothing, _ = told(with_job(lines, "job", Forgets, stream="lines"))
+    reason = "it yielded 0 pairs; expected the key with what is left"
+    assert nothing[0] == f"job 'job': uncombiner failed on key 'a': {reason}"
+
+
+class Drops(Words):
+    window = "3 MINUTES"
+
+    def combiner(self, word: str, ones: Iterable[int]) -> Iterator[Pair]:
+        return iter(())
+
+
+def test_a_key_without_values_is_not_reduced(lines: Program) -> None:
+    notes, rows = told(with_job(lines, "job", Drops, stream="lines"))
+    assert notes == []
+    assert rows["job"] == [(0, '"b"', "1"), (0, '"bad"', "1")]
+
+
+class Chain(Words):
+    def steps(self) -> list[Any]:
+        return [{"mapper": self.mapper, "reducer": self.reducer}, {"reducer": self.reducer}]
+
+
+class Lasts(Incremental):
+    map, init, update = Updates.map, Updates.init, Updates.update
+
+
+@pytest.mark.parametrize("job", [Words, Chain, Batches, Updates, Lasts])
+@pytest.mark.parametrize("batch", [8, 1 << 20])
+def test_a_class_that_cannot_be_loaded_stops_its_job_alone(
+    job: type, batch: int, lines: Program
+) -> None:
+    both = with_job(lines, "good", Words, stream="lines")
+    both = with_job(both, "failing", job, stream="lines", window=None)
+    failing = both.jobs["failing"]
+    assert failing.shape.code is not None
+    code = replace(failing.shape.code, payload=b"cnowhere\nNothing\n.")
+    failing = replace(failing, shape=replace(failing.shape, code=code))
+    notes, rows = told(Program(both.streams, {**both.jobs, "failing": failing}), batch)
+    assert "test_failures:" in notes[0]
+    assert "cannot be loaded: ModuleNotFoundError: No module named 'nowhere'; what it" in notes[0]
+    assert rows == {"good": WORDS}
+
+
+@pytest.mark.parametrize("job", [Words, Chain, Updates, Lasts])
+def test_a_class_that_cannot_be_loaded_any_more_is_told(
+    job: type, lines: Program, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def gone(_: Code) -> Any:
+        raise CodeError("it cannot be loaded: it has gone")
+
+    for module in (partials, reducing, running):
+        monkeypatch.setattr(module, "loaded", gone)
+    monkeypatch.setattr(mapping, "first_round", lambda _: Round(Words().mapper))
+    notes, rows = told(with_job(lines, "job", job, stream="lines"), 8)
+    assert notes[0].startswith("job 'job': job failed on its ")
+    assert notes[0].endswith(": it cannot be loaded: it has gone")
+    assert rows == {}
 
 
 def test_a_combiner_keeps_its_key(lines: Program) -> None:
@@ -246,7 +345,7 @@ def test_a_class_that_is_no_job_is_refused(job: type, message: str, lines: Progr
         ("nowhere", "'nowhere' names no Python; expected 'module:Class'"),
         ("nowhere:Job", "module 'nowhere' cannot be imported (looked for in "),
         ("jobs:Other", "module 'jobs' has no 'Other'; it has Count, count"),
-        ("jobs:count", "'jobs:count' is a function; expected a class"),
+        ("jobs:count", "'jobs:count' is of type function; expected a class"),
     ],
 )
 def test_python_that_is_not_there_is_refused(code: str, message: str, tmp_path: Path) -> None:

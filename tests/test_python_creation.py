@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, ClassVar
 
+import pyarrow as pa
 import pytest
 
 from muntin.errors import LanguageError
@@ -60,9 +61,85 @@ class Half(Second):
     max_state = 0.5
 
 
+class Twice(Counts):
+    columns: ClassVar[Any] = {"k": "VARCHAR", "K": "BIGINT"}
+
+
+class Parsecs(Counts):
+    window = "5 PARSECS"
+
+
+class NoMethod(Counts):
+    def steps(self) -> list[Any]:
+        return [{"mapper": 3}]
+
+
+class Uncombined(Counts):
+    def uncombiner(self, key: Any, whole: Any, part: Any) -> Iterator[Any]:
+        yield key, whole - part
+
+
+class Combines(Counts):
+    combine = "sum"
+
+
+class Batches:
+    window = "1 MINUTE"
+    combine = "sum"
+    value: ClassVar[pa.DataType] = pa.float64()
+
+    def map_batches(self, batch: pa.Table) -> pa.Table:
+        return pa.table({"key": batch["k"], "value": pa.nulls(batch.num_rows, self.value)})
+
+
+class Rounds(Batches):
+    columns: ClassVar[Any] = {"k": "VARCHAR", "n": "BIGINT"}
+
+
+class Texts(Batches):
+    value = pa.string()
+
+
+class Reduces(Batches):
+    def reducer(self, key: Any, values: Any) -> Iterator[Any]:
+        yield key, sum(values)
+
+
+class Uninitialised:
+    def map(self, _: None, record: Any) -> Iterator[Any]:
+        yield record["k"], 1
+
+    def update(self, key: Any, state: Any, value: Any) -> Any:
+        return value
+
+
+class Endless(Uninitialised):
+    def init(self, key: Any) -> int:
+        return 0
+
+    def finalize(self, key: Any, state: Any) -> Iterator[Any]:
+        yield key, state
+
+
+class Keyless(Endless):
+    finalize = None  # type: ignore[assignment]
+    max_keys = "all"
+
+
 @pytest.mark.parametrize(
     ("name", "message"),
     [
+        ("Twice", "columns of tests.test_python_creation:Twice have two named 'k'"),
+        ("Parsecs", "Parsecs asks for WINDOW 5 PARSECS: unknown unit 'PARSECS'; expected"),
+        ("NoMethod", "mapper of a step of NoMethod is 3; expected a method"),
+        ("Uncombined", "has an uncombiner, but no combiner"),
+        ("Combines", "combine of tests.test_python_creation:Combines is for map_batches"),
+        ("Rounds", "gives values of type DOUBLE, but column 'n' is BIGINT, which would round"),
+        ("Texts", "gives values of type VARCHAR, which cannot be added up; expected numbers"),
+        ("Reduces", "has combine = 'sum' and a reducer, which would never run"),
+        ("Uninitialised", "Uninitialised has no init; expected"),
+        ("Endless", "runs when a window ends, but the job has none; give it a window"),
+        ("Keyless", "max_keys of tests.test_python_creation:Keyless is 'all'; expected a whole"),
         ("Listed", "columns of tests.test_python_creation:Listed are ['k', 'n']; expected names"),
         ("Untyped", "expected names and SQL types"),
         ("OneName", "uses of tests.test_python_creation:OneName is 'k'; expected names"),

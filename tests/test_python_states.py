@@ -153,4 +153,77 @@ def test_a_state_has_a_limit(tmp_path: Path) -> None:
     notes: list[str] = []
     found = [r.job for each in windows_inline(both, notes.append) for r in each.results()]
     assert set(found) == {"thirds"}
-    assert notes[0].startswith("job 'hoards': state failed on key 'k': its values take ")
+    assert notes[0].startswith("job 'hoards': update failed on key 'k': its state takes ")
+    assert "return None to forget a key" in notes[0]
+
+
+class Awaits(Incremental):
+    """Keys that are not over yet: `n` of 0 is the end of one."""
+
+    every = "10 SECONDS"
+    columns = {"k": "VARCHAR", "n": "BIGINT"}  # noqa: RUF012
+    max_keys = 3
+
+    def map(self, _: None, record: Record) -> Iterator[Pair]:
+        yield record["k"], record["n"]
+
+    def init(self, key: Any) -> int:
+        return 0
+
+    def update(self, key: Any, state: int, value: int) -> Generator[Pair, None, int | None]:
+        yield key, state + value
+        return state + value if value else None
+
+
+def awaited(folder: Path, records: Sequence[tuple[int, str, int]], errors: int = 0) -> Program:
+    write_logs(folder, {"a": [{"t": t, "k": k, "n": n} for t, k, n in records]})
+    job = type("Awaits", (Awaits,), {"max_errors": errors})
+    stream = sql(STREAM.format(folder=folder, slack=" SLACK 0 SECONDS"))
+    return with_job(with_job(stream, "awaits", job, stream="logs"), "thirds", Thirds, stream="logs")
+
+
+#         0     10    20    30       40
+MANY = [(0, "a", 1), (10, "b", 1), (20, "c", 1), (30, "d", 1), (31, "e", 1), (40, "a", 1)]
+OVER = [(0, "a", 1), (10, "b", 1), (20, "c", 1), (30, "a", 0), (35, "d", 1), (40, "a", 0)]
+
+
+@pytest.mark.parametrize("errors", [0, 5])
+@pytest.mark.parametrize("batch", [40, 1 << 20])
+def test_more_keys_than_allowed_stop_the_job(tmp_path: Path, batch: int, errors: int) -> None:
+    notes: list[str] = []
+    leaving = windows_inline(awaited(tmp_path, MANY, errors), notes.append, batch_bytes=batch)
+    found = [(r.job, row) for r in results_of(leaving) for row in rows_of([r])]
+    assert [row for job, row in found if job == "awaits"] == [
+        (0, 10, "a", 1),
+        (10, 20, "b", 1),
+        (20, 30, "c", 1),
+    ]
+    assert notes == [
+        "job 'awaits': update failed on 5 keys: that is more than max_keys, 3, of which the state "
+        "is kept; let update return None for keys that are over, or set a larger max_keys",
+        "job 'awaits' stops; its windows from there on are left out, and other jobs go on",
+    ]
+
+
+@pytest.mark.parametrize("batch", [40, 1 << 20])
+def test_keys_that_are_forgotten_make_room(tmp_path: Path, batch: int) -> None:
+    leaving = windows_inline(awaited(tmp_path, OVER), pytest.fail, batch_bytes=batch)
+    rows = [row[2:] for r in results_of(leaving) if r.job == "awaits" for row in rows_of([r])]
+    assert rows == [("a", 1), ("b", 1), ("c", 1), ("a", 1), ("d", 1), ("a", 0)]
+
+
+def test_keys_of_all_groups_are_counted_on_spark(spark: SparkSession, tmp_path: Path) -> None:
+    from muntin.api import run_on_spark
+
+    many = [(t, f"k{n}", 1) for n, t in enumerate(range(0, 300, 10))]
+    notes: list[str] = []
+    program_ = awaited(tmp_path, many, errors=2)
+    results = run_on_spark(program_, tmp_path / "state", spark, note=notes.append)
+    assert {r.end // 1_000_000 for r in results if r.job == "awaits"} == {10, 20, 30}
+    assert [note.partition(":")[2][:22] for note in notes if "max_keys" in note] == [
+        " update failed on 4 ke"
+    ]
+
+
+def results_of(leaving: Iterable[Any]) -> Iterator[Result]:
+    return (result for windows in leaving for result in windows.results())

@@ -13,7 +13,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from muntin.kernel import sketches
-from muntin.kernel.python.states import returns_of
 from muntin.model import SHARE, Cell, Code, Finish, Merge, Part
 
 TypeOf = Callable[[str, bool], str]  # (sql, whether it aggregates) -> DuckDB type
@@ -131,7 +130,7 @@ def _state(to: Expander, call: Call) -> str:
     fields = ", ".join(f"'a{i}': {arg}" for i, arg in enumerate(call.args))
     known = _both(*(f"{arg} IS NOT NULL" for arg in call.args), call.where)
     cell = to.state(_filtered(f"list({{{fields}}})", known), call.code)
-    return to.finish(f"CAST({cell} AS {returns_of(call.code)})")
+    return to.finish(f"CAST({cell} AS {call.code.returns})")
 
 
 def _filtered(sql: str, where: str | None) -> str:

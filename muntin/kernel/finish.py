@@ -14,7 +14,7 @@ from muntin.kernel.consolidate import Consolidation, Relation, Way, way_of
 from muntin.kernel.engine import run
 from muntin.kernel.merge import some
 from muntin.kernel.python.reducing import finish_windows, order_windows
-from muntin.kernel.python.running import advance
+from muntin.kernel.python.running import advance, within_keys
 from muntin.kernel.python.states import fault_rows, finished, with_faults
 from muntin.kernel.sessions import finish_sessions
 from muntin.kernel.statements import finish_sql, order_sql, row_names
@@ -173,6 +173,8 @@ def _asked(jobs: Mapping[str, Job], due: DueEnds) -> Iterator[_Asked]:
 def order(job: Job, rows: Sequence[pa.Table]) -> pa.Table:
     """Rows of all key groups as the result's rows, window by window."""
     job = _answered(job)
+    if job.shape.lives_on:
+        return order_windows(job, [within_keys(job, rows)])
     if job.shape.in_python:
         return order_windows(job, rows)
     doing = f"ordering the windows of job {job.name}"

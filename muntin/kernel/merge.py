@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 
 from muntin.fidelity.score import Only
 from muntin.kernel.engine import run
-from muntin.kernel.python.partials import STATE_SPEC, merge_blocks
+from muntin.kernel.python.partials import FORGOTTEN, STATE_SPEC, merge_blocks
 from muntin.kernel.python.states import merged
 from muntin.kernel.sessions import merge_sessions_sql, open_sessions
 from muntin.kernel.statements import key_group_sql, merge_sql, spec_id
@@ -116,6 +116,16 @@ def without(shape: Shape, block: pa.Table, emitted: Emitted) -> pa.Table:
         mine = pc.equal(kind, spec_id(spec))
         needed = pc.or_(needed, mine if end is None else pc.and_(mine, pc.greater(pane, end)))
     return block.filter(needed)
+
+
+def without_forgotten(shape: Shape, block: pa.Table) -> pa.Table:
+    """The block less keys whose state is forgotten, if no other block has an older one of them."""
+    if not shape.lives_on:
+        return block
+    forgotten = pc.and_(
+        pc.equal(block.column("spec"), STATE_SPEC), pc.equal(block.column("c0"), FORGOTTEN)
+    )
+    return block.filter(pc.invert(forgotten))
 
 
 _WORTH_MERGING = 1.5  # panes of all blocks, for each different one

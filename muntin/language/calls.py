@@ -90,8 +90,10 @@ def call_of(node: exp.Expr, scope: Scope, before: int | None = None) -> Call:
 
 def _python_call(node: exp.Expr, function: exp.Expr, scope: Scope, before: int | None) -> Call:
     name, args = function.name.lower(), list(_arguments(function))
-    if not args or any(isinstance(arg, exp.Distinct) for arg in function.expressions):
+    if any(isinstance(arg, exp.Distinct) for arg in function.expressions):
         raise scope.script.error(f"{name} takes values, without DISTINCT", function)
+    if not args:
+        raise scope.script.error(f"{name} takes values; expected one or more", function)
     condition = node.expression.this if isinstance(node, exp.Filter) else None
     for part in [*args, condition] if condition is not None else args:
         _check_argument(part, scope, before)

@@ -223,11 +223,18 @@ class _Checker:
             code = self.aggregates.get(call.name.lower())
             if code is not None:
                 call.meta[PYTHON] = code
+            elif not is_function(call.name.lower()):
+                self._hint_at_aggregates(call)
             if code is not None and any(
                 kind.args.get("gap") for kind in job.args.get("windows") or ()
             ):
                 message = "an aggregate in Python cannot be used over sessions"
                 raise self.script.error(message, call)
+
+    def _hint_at_aggregates(self, call: exp.Expr) -> None:
+        hint = nearest(call.name, self.aggregates, "")
+        if hint.startswith("did you mean"):
+            raise self.script.error(f"unknown function '{call.name}'; {hint}", call)
 
     def _drop(self, node: exp.Expr) -> None:
         name = _found(node.name, self.jobs)
@@ -239,11 +246,15 @@ class _Checker:
 
     def _new_name(self, node: exp.Expr, kind: str, taken: Mapping[str, object]) -> str:
         if _found(node.name, taken) is not None:
-            raise self.script.error(f"there is already a {kind} named '{node.name}'", node.this)
+            raise self.script.error(f"there is already {_a(kind)} named '{node.name}'", node.this)
         if not node.name.replace("_", "").replace("-", "").isalnum():
-            message = f"the name of a {kind} is made of letters, digits, '_' and '-'"
+            message = f"the name of {_a(kind)} is made of letters, digits, '_' and '-'"
             raise self.script.error(message, node.this)
         return str(node.name)
+
+
+def _a(kind: str) -> str:
+    return f"an {kind}" if kind[0] in "aeiou" else f"a {kind}"
 
 
 def _found(name: str, among: Iterable[str]) -> str | None:

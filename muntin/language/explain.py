@@ -109,6 +109,9 @@ def _windows(job: Job) -> Iterator[str]:
     if job.shape.gap is not None:
         yield f"  session  over after {describe(job.shape.gap)} without a record of its key"
         return
+    if job.shape.lives_on:
+        yield f"  states   of keys live on; results leave every {describe(job.shape.pane)}"
+        return
     yield f"  pane     {describe_extent(axis, job.shape.pane)}"
     yield "  windows"
     rows = []
@@ -210,4 +213,4 @@ def _table(rows: Iterable[_Row]) -> Iterator[str]:
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)][:-1]
     for *cells, last in rows:
         padded = [f"{cell:{width}}  " for cell, width in zip(cells, widths, strict=True)]
-        yield f"    {''.join(padded)}{last}"
+        yield f"    {''.join(padded)}{last}".rstrip()

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, TypeVar
 
 import duckdb
 from sqlglot import exp
@@ -15,7 +15,7 @@ from muntin.kernel.engine import describe, literal, quote, run
 from muntin.kernel.python.code import find, instance_of, payload_of, version_of
 from muntin.kernel.python.mapping import batch_of
 from muntin.kernel.python.rounds import CAUGHT, FailedCallError, Round, rounds_of
-from muntin.kernel.python.states import METHODS, returns_of
+from muntin.kernel.python.states import METHODS, RETURNS
 from muntin.language.bounds import bounded
 from muntin.language.messages import nearest, reason
 from muntin.language.over import Over, over_of
@@ -25,8 +25,10 @@ from muntin.language.script import Script
 from muntin.logs.chunks import LINE
 from muntin.model import Code, Column, Format, Job, Key, Output, Part, Shape, Stream, Style
 
+T = TypeVar("T")
 _COMBINES = ("sum", "min", "max")
 _INCREMENTAL = ("map", "init", "update")
+_AS_IF = "CREATE JOB job AS PYTHON '' FROM stream "  # what a class says follows
 _CLAUSES = ("begin", "extent", "within", "fidelity", "stragglers", "revise")
 
 
@@ -68,11 +70,13 @@ def aggregate_code(script: Script, name: str, place: exp.Expr, python: Python) -
             style="pairs",
             version=version_of(target, payload),
             max_errors=_limit(reference, aggregate, "max_errors", 0),
-            max_state=_limit(reference, aggregate, "max_state", 1 << 24),
+            max_state=_limit(reference, aggregate, "max_state", Code.max_state),
+            removable=hasattr(aggregate, "remove"),
+            returns=str(getattr(aggregate, "returns", RETURNS)),
             folder=python.folder,
             payload=payload,
         )
-        describe(f"SELECT NULL::{returns_of(code)} AS t FROM records", {}, "records")
+        describe(f"SELECT NULL::{code.returns} AS t FROM records", {}, "records")
         return code
     except CodeError as error:
         raise script.error(str(error), place) from error
@@ -95,6 +99,14 @@ def _limit(reference: str, owner: Any, name: str, usual: int) -> int:
     return limit
 
 
+def _is_whole(kind: str) -> bool:
+    return kind.removeprefix("U") in ("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT")
+
+
+def _is_number(kind: str) -> bool:
+    return _is_whole(kind) or kind.startswith(("FLOAT", "DOUBLE", "DECIMAL"))
+
+
 def _told(error: FailedCallError) -> str:
     return f"{error.method} failed on {error.given}: {error.reason}"
 
@@ -115,14 +127,15 @@ class _Class:
     def _instance(self) -> Any:
         if not inspect.isclass(self._target):
             kind = type(self._target).__name__
-            raise CodeError(f"'{self._reference}' is a {kind}; expected a class")
+            raise CodeError(f"'{self._reference}' is of type {kind}; expected a class")
         return _made(self._reference, self._target)
 
     def job(self) -> Job:
         style = self._style()
         script, node = self._clauses(style)
-        over = over_of(script, self._stream, node)
-        return bounded(script, node, over, self._made(style, over))
+        over = self._asked(script.text, lambda: over_of(script, self._stream, node))
+        job = self._made(style, over)
+        return self._asked(script.text, lambda: bounded(script, node, over, job))
 
     def _made(self, style: Style, over: Over) -> Job:
         if self._stream.spans is not None and over.axis.is_time:
@@ -131,6 +144,9 @@ class _Class:
             )
         if style == "updates" and self._is_windowless():
             style = "states"
+            if self._has("finalize"):
+                message = f"finalize of {self._reference} runs when a window ends, but the job has"
+                raise CodeError(f"{message} none; give it a window, or leave finalize out")
             if len(over.windows) != 1 or over.windows[0].length != 1:
                 raise CodeError(f"every of {self._reference} is one length, as in 10 SECONDS")
         if over.gap is not None:
@@ -155,15 +171,29 @@ class _Class:
         return Job(self._name, shape, over.windows, (), self._outputs())
 
     def _style(self) -> Style:
-        job = self._job
-        if all(callable(getattr(job, method, None)) for method in _INCREMENTAL):
+        if all(map(self._has, _INCREMENTAL)):
             return "updates"
-        if callable(getattr(job, "map_batches", None)):
+        if self._has("map_batches"):
             return "cells" if self._combine() else "pairs"
         if any(r.mapper or r.reducer or r.mapper_final for r in self._rounds()[:1]):
+            self._check_pairs()
             return "pairs"
         methods = "mapper and reducer, or map_batches, or map, init and update"
-        raise CodeError(f"{self._reference} has no methods of a job; expected {methods}")
+        missing = [method for method in _INCREMENTAL if not self._has(method)]
+        lacks = missing[0] if len(missing) < len(_INCREMENTAL) else "methods of a job"
+        raise CodeError(f"{self._reference} has no {lacks}; expected {methods}")
+
+    def _has(self, method: str) -> bool:
+        return callable(getattr(self._job, method, None))
+
+    def _check_pairs(self) -> None:
+        """Refuses what would never run."""
+        if self._combine():
+            message = f"combine of {self._reference} is for map_batches"
+            raise CodeError(f"{message}; beside a mapper, write a combiner and a reducer")
+        if self._has("uncombiner") and self._rounds()[0].combiner is None:
+            message = f"{self._reference} has an uncombiner, but no combiner"
+            raise CodeError(f"{message}; what is taken out has to be combined first")
 
     def _rounds(self) -> list[Round]:
         try:
@@ -180,6 +210,10 @@ class _Class:
         if combine is not None and combine not in _COMBINES:
             expected = ", ".join(_COMBINES)
             raise CodeError(f"combine of {self._reference} is {combine!r}; expected {expected}")
+        unused = next((m for m in ("combiner", "reducer") if self._has(m)), None)
+        if combine is not None and unused is not None and self._has("map_batches"):
+            message = f"{self._reference} has combine = {combine!r} and a {unused}"
+            raise CodeError(f"{message}, which would never run; leave one of them out")
         return combine
 
     def _code(self, style: Style, takes: tuple[str, ...], where: str | None) -> Code:
@@ -193,7 +227,12 @@ class _Class:
             lines=self._is_text(),
             where=where,
             max_errors=self._limit("max_errors", 0),
-            max_state=self._limit("max_state", 1 << 24),
+            max_state=self._limit("max_state", Code.max_state),
+            max_keys=self._limit("max_keys", Code.max_keys),
+            named=getattr(self._job, "columns", None) is not None,
+            finalizes=self._has("finalize"),
+            chained=style == "pairs" and len(self._rounds()) > 1,
+            removable=style == "pairs" and self._has("uncombiner"),
             folder=self._folder,
             payload=payload,
         )
@@ -252,8 +291,19 @@ class _Class:
                 said = f"FOR {said}"
             if said is not None and said is not False:
                 clauses.append(name.upper() if said is True else f"{name.upper()} {said}")
-        script = Script(f"CREATE JOB job AS PYTHON '' FROM stream {' '.join(clauses)}")
+        text = f"{_AS_IF}{' '.join(clauses)}"
+        script = self._asked(text, lambda: Script(text))
         return script, script.statements[0]
+
+    def _asked(self, text: str, call: Callable[[], T]) -> T:
+        """What a call makes of the text; a mistake in the class's own words is told as theirs."""
+        try:
+            return call()
+        except LanguageError as error:
+            if not text.startswith(_AS_IF):
+                raise
+            asked = text.removeprefix(_AS_IF)
+            raise CodeError(f"{self._reference} asks for {asked}: {error.message}") from error
 
     def _outputs(self) -> tuple[Output, ...]:
         columns = self._columns()
@@ -271,6 +321,10 @@ class _Class:
         if not texts or not columns:
             wanted = "expected names and SQL types, as in {'word': 'VARCHAR', 'n': 'BIGINT'}"
             raise CodeError(f"columns of {self._reference} are {columns!r}; {wanted}")
+        names = [name.lower() for name in columns]
+        twice = next((name for name in columns if names.count(name.lower()) > 1), None)
+        if twice is not None:
+            raise CodeError(f"columns of {self._reference} have two named '{twice}'")
         return dict(columns)
 
     def _type(self, name: str, kind: str) -> str:
@@ -284,16 +338,12 @@ class _Class:
 
     def _cells(self, shape: Shape, over: Over) -> Job:
         """A job over keys and values in SQL, whose records are what map_batches makes."""
-        mapped = Stream(
-            "mapped",
-            (),
-            Format("parquet"),
-            self._mapped_columns(shape.code.takes if shape.code else ()),
-            "0",
-        )
+        made = self._mapped_columns(shape.code.takes if shape.code else ())
+        mapped = Stream("mapped", (), Format("parquet"), made, "0")
         columns = self._columns() or {"key": "", "value": ""}
         if len(columns) != 2:
             raise CodeError(f"columns of {self._reference} are {len(columns)}; expected two")
+        self._check_cells(made, columns)
         values = ["key", f"{self._combine()}(value)"]
         items = [
             f"{f'CAST({value} AS {kind})' if kind else value} AS {quote(name)}"
@@ -304,6 +354,16 @@ class _Class:
         job = sql_job(script, mapped, self._name, script.statements[0].args["query"], over)
         shape = replace(shape, keys=job.shape.keys, parts=job.shape.parts)
         return replace(job, shape=shape)
+
+    def _check_cells(self, made: Iterable[Column], columns: Mapping[str, str]) -> None:
+        """Refuses values that cannot be added up, and types that would round."""
+        for column, (name, kind) in zip(made, columns.items(), strict=True):
+            told = f"map_batches of {self._reference} gives {column.name}s of type {column.type}"
+            if column.name == "value" and self._combine() == "sum" and not _is_number(column.type):
+                raise CodeError(f"{told}, which cannot be added up; expected numbers")
+            whole = kind and _is_whole(self._type(name, kind))
+            if whole and _is_number(column.type) and not _is_whole(column.type):
+                raise CodeError(f"{told}, but column '{name}' is {kind}, which would round them")
 
     def _mapped_columns(self, takes: tuple[str, ...]) -> tuple[Column, ...]:
         """The types of keys and values, told by what the class makes of no records."""

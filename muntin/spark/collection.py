@@ -21,7 +21,7 @@ from muntin.errors import MuntinError
 from muntin.kernel.block import decode, encode
 from muntin.kernel.compute import Cost, Recipe
 from muntin.kernel.finish import Due, completed, due_kinds, finish, order
-from muntin.kernel.merge import Emitted, merge, split, without
+from muntin.kernel.merge import Emitted, merge, split, without, without_forgotten
 from muntin.kernel.python.running import without_states
 from muntin.logs.records import Report, read_lane
 from muntin.logs.tail import Lane
@@ -213,6 +213,8 @@ def _merged(step: Step, shapes: Shapes, emitted: Mapping[str, Emitted]) -> Step:
         kept = {}
         for shape, blocks in _decoded(found).items():
             block = merge(shapes[shape], blocks)
+            if emitted:  # all steps are merged, so there is no older state elsewhere
+                block = without_forgotten(shapes[shape], block)
             kept[shape] = encode(_needed(shapes[shape], block, emitted))
         reports = [report for _, item in found for report in item.reports]
         yield group, Kept(kept, reports, [error for _, item in found for error in item.errors])

@@ -10,6 +10,7 @@ import importlib
 import inspect
 import sys
 import sysconfig
+from collections.abc import Callable
 from functools import lru_cache
 from hashlib import sha256
 from pathlib import Path
@@ -20,6 +21,7 @@ from weakref import WeakValueDictionary
 import cloudpickle
 
 from muntin.errors import CodeError
+from muntin.kernel.python.rounds import CAUGHT
 from muntin.kernel.python.versions import digest
 from muntin.model import Code
 
@@ -90,12 +92,12 @@ def _target(code: Code, payload: bytes | None) -> Any:
         sys.path.append(code.folder)
     if payload is None:
         return find(code.reference)
-    return _HERE[payload] if payload in _HERE else cloudpickle.loads(payload)
+    return _HERE[payload] if payload in _HERE else _known(code, cloudpickle.loads, payload)
 
 
 def new_job(code: Code) -> Any:
     """An instance of a job's class."""
-    return instance_of(target_of(code))
+    return _known(code, instance_of, target_of(code))
 
 
 def loaded(code: Code) -> Any:
@@ -107,6 +109,15 @@ def loaded(code: Code) -> Any:
 def _job(code: Code, payload: bytes | None) -> Any:
     """Two codes of one text may be sent with different values."""
     return new_job(code)
+
+
+def _known(code: Code, make: Callable[[Any], Any], given: Any) -> Any:
+    """What was possible where the job was created, and may not be where it runs."""
+    try:
+        return make(given)
+    except CAUGHT as error:
+        message = f"{code.reference} cannot be loaded: {type(error).__name__}: {error}"
+        raise CodeError(f"{message}; what it needs has to be on every machine") from error
 
 
 def methods_of(code: Code) -> list[str]:

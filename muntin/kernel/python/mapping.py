@@ -9,6 +9,7 @@ from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
+from types import GeneratorType
 from typing import Any
 
 import numpy as np
@@ -28,6 +29,7 @@ from muntin.kernel.python.rounds import (
     called,
     checked,
     failed,
+    listed,
     rounds_of,
     shown,
 )
@@ -163,7 +165,10 @@ class _Mapper:
         for number, record in enumerate(self._records(stretch)):
             try:
                 found = [(None, record)] if mapper is None else mapper(None, record)
-                pairs = [] if found is None else list(found)
+                if isinstance(found, GeneratorType):
+                    pairs = list(found)
+                else:
+                    pairs = listed(name, shown(record), found)
                 for pair in pairs:
                     if type(pair) is not tuple or len(pair) != 2:
                         pairs = checked(name, shown(record), pairs)

@@ -16,7 +16,7 @@ from muntin.kernel.python.code import loaded
 from muntin.kernel.python.faults import attempted, failure, failure_in, is_failure, or_failure
 from muntin.kernel.python.keys import decode_key
 from muntin.kernel.python.rounds import FailedCallError, Round, rounds_of, shown
-from muntin.model import Code, Shape
+from muntin.model import Code, Shape, Style
 
 SCHEMA = pa.schema(
     [
@@ -29,6 +29,13 @@ SCHEMA = pa.schema(
     ]
 )
 STATE_SPEC = -1  # rows that hold a state, of which the newest counts
+FORGOTTEN = pickle.dumps(None, 5)  # the state of a key that has none any more
+
+_HINTS: dict[Style, str] = {
+    "pairs": "a combiner makes them fewer, shorter windows or a larger max_state may do too",
+    "updates": "shorter windows or a larger max_state may do",
+    "states": "a shorter `every` or a larger max_state may do",
+}
 
 Row = tuple[int, int, int | None, bytes, bytes]  # pane, spec, not_before, key, partial
 
@@ -52,8 +59,7 @@ def packed(code: Code, key: Any, values: list[Any]) -> bytes:
 
 def too_large(code: Code, key: Any, size: int) -> FailedCallError:
     reason = f"its values take {size:,} bytes, but max_state is {code.max_state:,}"
-    hint = "a combiner makes them fewer, shorter windows or a larger max_state may do too"
-    return FailedCallError("state", f"key {shown(key)}", f"{reason}; {hint}")
+    return FailedCallError("state", f"key {shown(key)}", f"{reason}; {_HINTS[code.style]}")
 
 
 def whole_of(code: Code, round_: Round, key: Any, partials: Sequence[bytes]) -> list[Any]:
@@ -87,10 +93,16 @@ def merge_blocks(shape: Shape, blocks: Sequence[pa.Table]) -> pa.Table:
         else:
             found.setdefault((pane, spec, mark, key), []).append(partial)
     merges = any(len(partials) > 1 for partials in found.values())
-    round_ = first_round(shape.code) if merges else Round()
+    round_ = _known_round(shape.code) if merges else Round()
     rows = [(*place, merge_partials(shape.code, round_, place[3], partials))
             for place, partials in found.items()]  # fmt: skip
     return block_of([*rows, *states.values()])
+
+
+def _known_round(code: Code) -> Round:
+    """What cannot be loaded leaves values as they are: it fails again with the whole window."""
+    found = attempted("combiner", lambda: "blocks", lambda: first_round(code))
+    return Round() if isinstance(found, FailedCallError) else found
 
 
 def merge_partials(code: Code, round_: Round, key_bytes: bytes, partials: Sequence[bytes]) -> bytes:

@@ -38,6 +38,8 @@ from muntin.kernel.python.rounds import (
     Pair,
     Round,
     called,
+    failed,
+    kept,
     rounds_of,
     shown,
     updated,
@@ -98,6 +100,7 @@ class _Windows:
         self._ends = ends
         self._job = loaded(shape.code)
         self._first = first_round(shape.code)
+        self._reduces = "update" if shape.code.style == "updates" else "reducer"
         self._found = Found()
 
     def pairs(self, block: pa.Table) -> Found:
@@ -144,7 +147,7 @@ class _Windows:
             else:
                 self._found.add(end, round_.reduce(key, values))
 
-        failure = attempted("reducer", naming(key), reduce)
+        failure = attempted(self._reduces, naming(key), reduce)
         if failure is not None:
             self._found.faults.append((end, failure))
 
@@ -224,7 +227,10 @@ class _Windows:
             (before,), (left,) = pickle.loads(whole), pickle.loads(part)
             given = naming(key)()
             pairs = called("uncombiner", given, self._job.uncombiner, key, before, left)
-            return pickle.dumps([value for _, value in pairs], 5)
+            if len(pairs) != 1:
+                reason = f"it yielded {len(pairs)} pairs; expected the key with what is left"
+                raise FailedCallError("uncombiner", given, reason)
+            return pickle.dumps(kept("uncombiner", key, pairs), 5)
 
         wholes = by_removing_good(
             parts, self._ends, add, remove, lambda whole: [whole] if is_failure(whole) else []
@@ -256,7 +262,7 @@ def _single(parts: Sequence[Entry[bytes]]) -> bool:
 
 def removes_panes(shape: Shape, spec: WindowSpec) -> bool:
     """Whether panes that leave a window are taken out of it, rather than the rest merged."""
-    removable = shape.code is not None and hasattr(loaded(shape.code), "uncombiner")
+    removable = shape.code is not None and shape.code.removable
     return removable and spec.slide * 2 < spec.range
 
 
@@ -264,14 +270,13 @@ def started(job: Any, key: Any) -> Any:
     try:
         return job.init(key)
     except CAUGHT as error:
-        reason = f"{type(error).__name__}: {error}"
-        raise FailedCallError("init", f"key {shown(key)}", reason) from error
+        raise failed("init", f"key {shown(key)}", error) from error
 
 
 def table_of(job: Job, which: int, spec: WindowSpec, found: Found) -> pa.Table:
     """Rows as they go to the driver: pickled pairs while there are more steps."""
     assert job.shape.code is not None
-    rows = _pickled(found) if _later_steps(job.shape.code) else _typed(job, found)
+    rows = _pickled(found) if job.shape.code.chained else _typed(job, found)
     return _with_faults(job.shape.code, which, spec, rows, found)
 
 
@@ -309,17 +314,12 @@ def _naming_result(pair: Pair) -> Callable[[], str]:
     return lambda: f"the result {shown(pair)}"
 
 
-def _later_steps(code: Code) -> list[Round]:
-    return [] if code.style != "pairs" else rounds_of(loaded(code))[1:]
-
-
 def order_windows(job: Job, tables: Sequence[pa.Table]) -> pa.Table:
     """Rows of all key groups, window by window, in the order of their columns."""
     assert job.shape.code is not None
     rows = pa.concat_tables(tables)
-    steps = _later_steps(job.shape.code)
-    if steps:
-        rows = _chained(job, steps, rows)
+    if job.shape.code.chained:
+        rows = _chained(job, rows)
     named = [f"x{i} AS {quote(o.name)}" for i, o in enumerate(job.outputs)]
     columns = ", ".join([f"win AS {WINDOW}, w AS {WINDOW_END}", *named, f"fault AS {FAULT}"])
     by = ", ".join(["w", "win", *(f"x{i}" for i in range(len(job.outputs)))])
@@ -327,7 +327,7 @@ def order_windows(job: Job, tables: Sequence[pa.Table]) -> pa.Table:
     return run(f"SELECT {columns}\nFROM rows\nORDER BY {by}", {"rows": rows}, doing)
 
 
-def _chained(job: Job, steps: Sequence[Round], rows: pa.Table) -> pa.Table:
+def _chained(job: Job, rows: pa.Table) -> pa.Table:
     """The later steps of a job over each window's pairs."""
     code = job.shape.code
     assert code is not None
@@ -340,7 +340,7 @@ def _chained(job: Job, steps: Sequence[Round], rows: pa.Table) -> pa.Table:
         windows.setdefault((which, end), []).append(data)
     for (which, end), pickled in windows.items():
         last = Found()
-        found = attempted("steps", lambda: "a window", partial(_rounds, steps, pickled))
+        found = attempted("steps", lambda: "a window", partial(_later_rounds, code, pickled))
         if isinstance(found, FailedCallError):
             last.faults.append((end, found))
         else:
@@ -350,9 +350,9 @@ def _chained(job: Job, steps: Sequence[Round], rows: pa.Table) -> pa.Table:
     return pa.concat_tables(tables)
 
 
-def _rounds(steps: Sequence[Round], pickled: Sequence[bytes]) -> list[Pair]:
+def _later_rounds(code: Code, pickled: Sequence[bytes]) -> list[Pair]:
     pairs = [pickle.loads(data) for data in pickled]
-    for round_ in steps:
+    for round_ in rounds_of(loaded(code))[1:]:
         pairs = _round(round_, pairs)
     return pairs
 

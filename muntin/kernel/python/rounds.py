@@ -8,6 +8,7 @@ import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from traceback import walk_tb
 from types import GeneratorType
 from typing import Any
 
@@ -17,6 +18,7 @@ from muntin.kernel.python.keys import encode_key
 Pair = tuple[Any, Any]
 Method = Callable[..., Iterable[Pair] | None]
 CAUGHT = (Exception, SystemExit)  # a job that asks to leave must not take others with it
+_PACKAGE = Path(__file__).parents[2]
 _SHOWN = 200  # characters of a record in a message
 _METHODS = ("mapper", "mapper_init", "mapper_final", "combiner", "reducer", "reducer_init",
             "reducer_final")  # fmt: skip
@@ -51,15 +53,11 @@ class Round:
         if self.combiner is None or len(values) < 2:
             return values
         given = f"key {shown(key)}"
-        pairs = called("combiner", given, self.combiner, key, iter(values))
-        for other, _ in pairs:
-            if not _is_same(other, key):
-                reason = f"it changed the key to {shown(other)}; expected the key it was given"
-                raise FailedCallError("combiner", given, reason)
-        return [value for _, value in pairs]
+        return kept("combiner", key, called("combiner", given, self.combiner, key, iter(values)))
 
     def reduce(self, key: Any, values: list[Any]) -> list[Pair]:
-        if self.reducer is None:
+        """The result's pairs of a key; none, if its combiner has left no values."""
+        if self.reducer is None or not values:
             return [(key, value) for value in values]
         try:
             values = sorted(values, key=_sort_text) if self.sort_values else values
@@ -87,6 +85,10 @@ def _step(job: Any, step: Any, sort_values: bool) -> Round:
     found = {name: known.get(name) for name in _METHODS}
     if other is not None:
         raise CodeError(f"{type(job).__name__} uses {other}, which cannot run here")
+    for name, method in found.items():
+        if method is not None and not callable(method):
+            message = f"{name} of a step of {type(job).__name__} is {shown(method)}"
+            raise CodeError(f"{message}; expected a method, as in self.{name}")
     if found["mapper_init"] is not None and getattr(job, "FILES", None):
         found["mapper_init"] = _beside(job, found["mapper_init"])
     return Round(**found, sort_values=sort_values)
@@ -105,12 +107,21 @@ def _beside(job: Any, method: Method) -> Method:
 def called(name: str, given: str, method: Method, *args: Any) -> list[Pair]:
     """All pairs of a call."""
     try:
-        found = method(*args)
-        return [] if found is None else checked(name, given, list(found))
+        return checked(name, given, listed(name, given, method(*args)))
     except FailedCallError:
         raise
     except CAUGHT as error:
         raise failed(name, given, error) from error
+
+
+def listed(name: str, given: str, found: Any) -> list[Any]:
+    """What a method has yielded, or returned in the place of a generator."""
+    if found is None:
+        return []
+    if not isinstance(found, Iterable):
+        reason = f"it returned {shown(found)}; expected pairs: yield key, value"
+        raise FailedCallError(name, given, reason)
+    return list(found)
 
 
 def checked(name: str, given: str, found: Sequence[Any]) -> list[Pair]:
@@ -119,6 +130,15 @@ def checked(name: str, given: str, found: Sequence[Any]) -> list[Pair]:
             reason = f"it yielded {shown(pair)}; expected pairs: yield key, value"
             raise FailedCallError(name, given, reason)
     return [(key, value) for key, value in found]
+
+
+def kept(name: str, key: Any, pairs: Sequence[Pair]) -> list[Any]:
+    """The values of pairs that have the key which was given."""
+    for other, _ in pairs:
+        if not _is_same(other, key):
+            reason = f"it changed the key to {shown(other)}; expected the key it was given"
+            raise FailedCallError(name, f"key {shown(key)}", reason)
+    return [value for _, value in pairs]
 
 
 def updated(method: Callable[..., Any], key: Any, state: Any, value: Any) -> tuple[Any, list[Pair]]:
@@ -141,7 +161,18 @@ def updated(method: Callable[..., Any], key: Any, state: Any, value: Any) -> tup
 
 
 def failed(name: str, given: str, error: BaseException) -> FailedCallError:
-    return FailedCallError(name, given, f"{type(error).__name__}: {error}")
+    if isinstance(error, CodeError):
+        return FailedCallError(name, given, str(error))
+    return FailedCallError(name, given, f"{type(error).__name__}: {error}{_place(error)}")
+
+
+def _place(error: BaseException) -> str:
+    """Where in the user's Python it happened: in the first lines below ours."""
+    for frame, line in walk_tb(error.__traceback__):
+        path = Path(frame.f_code.co_filename)
+        if not path.is_relative_to(_PACKAGE) and path.suffix == ".py":
+            return f" ({path.name}, line {line})"
+    return ""
 
 
 def shown(value: Any) -> str:

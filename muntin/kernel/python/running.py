@@ -8,7 +8,9 @@ anywhere, and a restart finds all that is needed in the blocks that were saved.
 from __future__ import annotations
 
 import pickle
+from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -16,16 +18,16 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from muntin.kernel.python.code import loaded
-from muntin.kernel.python.faults import attempted, naming, sparse_rows
+from muntin.kernel.python.faults import attempted, fault_rows, naming, sparse_rows
 from muntin.kernel.python.keys import decode_key
-from muntin.kernel.python.partials import SCHEMA, STATE_SPEC, rows_of, too_large, whole_of
+from muntin.kernel.python.partials import FORGOTTEN, SCHEMA, STATE_SPEC, rows_of, whole_of
 from muntin.kernel.python.reducing import Found, started, table_of
-from muntin.kernel.python.rounds import FailedCallError, Round, updated
-from muntin.model import Code, Job
+from muntin.kernel.python.rounds import CAUGHT, FailedCallError, Round, shown, updated
+from muntin.model import Code, Fault, Job
 
 
 def advance(job: Job, block: pa.Table, ends: Sequence[int]) -> pa.Table:
-    """Rows of due panes and, in columns of their own, the states after them."""
+    """Rows of due panes and, in columns of their own, the states after them and how many."""
     code = job.shape.code
     assert code is not None
     due = set(ends)
@@ -36,20 +38,39 @@ def advance(job: Job, block: pa.Table, ends: Sequence[int]) -> pa.Table:
             states[key] = max(states.get(key, (pane, data)), (pane, data))
         elif pane + 1 in due and (not_before is None or not_before <= pane):
             partials.setdefault(key, []).append((pane + 1, data))
-    run = _Run(code, Found())
-    after = {
-        key: run.state(key, states[key][1] if key in states else None, found)
-        for key, found in partials.items()
-    }
+    known = {key: data for key, (_, data) in states.items()}
+    living = sum(data != FORGOTTEN for data in known.values())
+    run = attempted("job", lambda: "its states", lambda: _Run(code))
+    if isinstance(run, FailedCallError):
+        rows = table_of(job, 0, job.windows[0], Found(faults=[(ends[0], run)]))
+        return _with_states(rows, {}, ends[-1], {})
+    after = {key: run.state(key, known.get(key), found) for key, found in partials.items()}
+    kept = _within(code.max_keys - living, known, after)
     rows = table_of(job, 0, job.windows[0], run.found)
-    return _with_states(rows, {k: s for k, s in after.items() if s is not None}, ends[-1])
+    run.born[ends[0]] += living
+    return _with_states(rows, kept, ends[-1], run.born)
+
+
+def _within(
+    room: int, known: Mapping[bytes, bytes], after: Mapping[bytes, bytes | None]
+) -> dict[bytes, bytes]:
+    """States that have changed. Keys beyond the limit stop the job, and are not remembered."""
+    kept = {}
+    for key, state in after.items():
+        if state is None:
+            continue
+        room -= known.get(key, FORGOTTEN) == FORGOTTEN and state != FORGOTTEN
+        if room >= 0 or key in known:
+            kept[key] = state
+    return kept
 
 
 class _Run:
-    def __init__(self, code: Code, found: Found) -> None:
+    def __init__(self, code: Code) -> None:
         self._code = code
         self._job = loaded(code)
-        self.found = found
+        self.found = Found()
+        self.born: Counter[int] = Counter()  # by window: keys that have a state now, less others
 
     def state(
         self, key_bytes: bytes, before: bytes | None, partials: list[tuple[int, bytes]]
@@ -65,24 +86,35 @@ class _Run:
         if isinstance(known, FailedCallError):
             self.found.faults.append((min(panes), known))
             return None
-        (key,), after = known, before
+        (key,), after = known, before or FORGOTTEN
         for end, of_pane in panes.items():
             call = partial(self._after, key, after, end, of_pane)
             state = attempted("state", naming(key), call)
             if isinstance(state, FailedCallError):
                 self.found.faults.append((end, state))
             else:
+                self.born[end] += (state != FORGOTTEN) - (after != FORGOTTEN)
                 after = state
-        return after if after is not before else None
+        return after if after != (before or FORGOTTEN) else None
 
-    def _after(self, key: Any, before: bytes | None, end: int, partials: list[bytes]) -> bytes:
+    def _after(self, key: Any, before: bytes, end: int, partials: list[bytes]) -> bytes:
         values = whole_of(self._code, Round(), key, partials)
-        state = pickle.loads(before) if before is not None else None
+        state = pickle.loads(before)
         for *_, value in sorted(values, key=lambda value: value[:3]):
             state = self._updated(key, state, end, value)
-        data = pickle.dumps(state, 5)
-        if len(data) > self._code.max_state:
-            raise too_large(self._code, key, len(data))
+        return self._packed(key, state)
+
+    def _packed(self, key: Any, state: Any) -> bytes:
+        given, limit = f"key {shown(key)}", self._code.max_state
+        try:
+            data = pickle.dumps(state, 5)
+        except CAUGHT as error:  # whatever a state's own pickling may raise
+            reason = f"its state cannot be pickled: {type(error).__name__}: {error}"
+            raise FailedCallError("update", given, reason) from error
+        if len(data) > limit:
+            reason = f"its state takes {len(data):,} bytes, but max_state is {limit:,}"
+            hint = "update may keep less, or return None to forget a key"
+            raise FailedCallError("update", given, f"{reason}; {hint}")
         return data
 
     def _updated(self, key: Any, state: Any, end: int, value: Any) -> Any:
@@ -97,13 +129,45 @@ class _Run:
         return state
 
 
-def _with_states(rows: pa.Table, states: dict[bytes, bytes], end: int) -> pa.Table:
-    """State rows behind the others: `w` is the pane up to which they go."""
-    for name in ("k0", "state"):
-        rows = rows.append_column(name, pa.nulls(rows.num_rows, pa.binary()))
+def _with_states(
+    rows: pa.Table, states: dict[bytes, bytes], end: int, born: Mapping[int, int]
+) -> pa.Table:
+    """Behind the others, rows of states, whose `w` is the pane they go up to, and of counts."""
+    for name, kind in (("k0", pa.binary()), ("state", pa.binary()), ("keys", pa.int64())):
+        rows = rows.append_column(name, pa.nulls(rows.num_rows, kind))
     count = len(states)
     columns = {"w": [end] * count, "k0": list(states), "state": list(states.values())}
-    return pa.concat_tables([rows, sparse_rows(rows.schema, count, columns)])
+    counts = {"w": list(born), "keys": list(born.values())}
+    kept = sparse_rows(rows.schema, count, columns)
+    return pa.concat_tables([rows, kept, sparse_rows(rows.schema, len(born), counts)])
+
+
+def within_keys(job: Job, tables: Sequence[pa.Table]) -> pa.Table:
+    """Rows of all key groups and, where keys are more than the job may have, what stops it."""
+    code = job.shape.code
+    assert code is not None
+    every = pa.concat_tables(tables)
+    counted = every.filter(pc.is_valid(every["keys"]))
+    rows = every.filter(pc.is_null(every["keys"])).drop_columns(["keys"])
+    born: Counter[int] = Counter()
+    for end, keys in zip(counted["w"].to_pylist(), counted["keys"].to_pylist(), strict=True):
+        born[end] += keys
+    living = 0
+    for end in sorted(born):
+        living += born[end]
+        if living > code.max_keys:
+            fault = replace(_too_many(code, living), position=end * job.windows[0].pane - 1)
+            told = fault_rows(rows.schema, [(end, fault)])
+            win = pa.array([0], rows.schema.field("win").type)
+            number = told.schema.get_field_index("win")
+            return pa.concat_tables([rows, told.set_column(number, "win", win)])
+    return rows
+
+
+def _too_many(code: Code, living: int) -> Fault:
+    reason = f"that is more than max_keys, {code.max_keys:,}, of which the state is kept"
+    hint = "let update return None for keys that are over, or set a larger max_keys"
+    return Fault(code.job, "update", f"{living:,} keys", f"{reason}; {hint}", stops=True)
 
 
 def without_states(found: Mapping[str, pa.Table]) -> tuple[dict[str, pa.Table], list[pa.Table]]:

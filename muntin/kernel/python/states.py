@@ -26,7 +26,7 @@ from muntin.kernel.python.faults import (
 )
 from muntin.kernel.python.faults import fault_rows as rows_of_faults
 from muntin.kernel.python.keys import encode_key
-from muntin.kernel.python.results import output_schema
+from muntin.kernel.python.results import output_schema, typed
 from muntin.kernel.python.rounds import CAUGHT, FailedCallError, failed, shown
 from muntin.kernel.statements import FAULT, WINDOW, WINDOW_END, cells_of, row_names
 from muntin.model import Cell, Code, Fault, Job, Merge, Shape
@@ -53,7 +53,7 @@ def finished(job: Job, windows: pa.Table) -> tuple[pa.Table, list[tuple[int, Fau
     faults: list[tuple[int, Fault]] = []
     ends = windows.column("w").to_pylist()
     for cell in job.shape.states:
-        code, kind = code_of(cell), output_schema((returns_of(code_of(cell)),)).types[0]
+        code, kind = code_of(cell), output_schema((code_of(cell).returns,)).types[0]
         values = []
         for end, data in zip(ends, windows.column(cell.name).to_pylist(), strict=True):
             try:
@@ -84,12 +84,8 @@ def code_of(cell: Cell) -> Code:
     return cell.code
 
 
-def returns_of(code: Code) -> str:
-    return str(getattr(loaded(code), "returns", RETURNS))
-
-
 def is_removable(cell: Cell) -> bool:
-    return cell.code is not None and hasattr(loaded(cell.code), "remove")
+    return cell.code is not None and cell.code.removable
 
 
 def slide(shape: Shape, panes: pa.Table, spec: WindowSpec, ends: Sequence[int]) -> pa.Table:
@@ -166,12 +162,14 @@ def _exchanged(table: pa.Table, cell: Cell, column: pa.Array) -> pa.Table:
 
 
 def _add(code: Code, values: list[dict[str, Any]]) -> bytes:
+    zero = attempted(f"{code.job}.zero", lambda: "nothing", lambda: [loaded(code).zero()])
+    if isinstance(zero, FailedCallError):
+        return failure(zero)
     given: tuple[Any, ...] = ()
 
     def add() -> bytes:
         nonlocal given
-        aggregate = loaded(code)
-        state = aggregate.zero()
+        aggregate, (state,) = loaded(code), zero
         for fields in values:
             given = tuple(fields.values())
             state = aggregate.add(state, *given)
@@ -214,7 +212,7 @@ def _finish(code: Code, data: bytes, kind: pa.DataType) -> Any:
     if len(data) > code.max_state:
         raise _too_large(code, data)
     try:
-        return pa.scalar(loaded(code).finish(pickle.loads(data)), kind).as_py()
+        return typed([loaded(code).finish(pickle.loads(data))], kind)[0].as_py()
     except CAUGHT as error:
         raise failed(f"{code.job}.finish", "a state", error) from error
 
