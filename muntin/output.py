@@ -115,7 +115,7 @@ def losses(
 ) -> Iterator[str]:
     """What is not in the answers, in words."""
     if bad:
-        yield f"{bad:,} of {records + bad:,} rows were bad"
+        yield f"{bad:,} {'row was' if bad == 1 else 'rows were'} bad; {records:,} records were read"
     for job, lost in late.items():
         yield late_text(job, lost, slack_us[job])
 

@@ -35,6 +35,9 @@ def bounded(script: Script, node: exp.Expr, over: Over, job: Job) -> Job:
             raise script.error(message, clause)
         shape = replace(shape, apart="sources", keys=(*shape.keys, Key(ORIGIN, "VARCHAR")))
     if bounds.form == "space" and bounds.fidelity is not None:
+        if shape.lives_on:
+            message = "OF SPACE chooses panes of a window, but this job has none"
+            raise script.error(message, clause)
         shape = replace(shape, apart="panes")
     if bounds.revise_us is not None:
         if shape.lives_on:

@@ -6,6 +6,7 @@ Only one row of many is told of, so this may take its time.
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -39,15 +40,13 @@ class BadRow:
 
 def first_bad_row(chunk: Chunk, records: pa.Table, stream: Stream, wanted: Wanted) -> BadRow:
     """The first row of the chunk that could not be split or has no position."""
-    kind = stream.format.kind
     if chunk.broken:
         number, text = next(iter(chunk.broken.items()))
         names = len(chunk.fields.column_names)
         return BadRow(number, text, f"expected {names} fields in one line")
     number = records.column(POSITION).is_null().index(True).as_py()
     fields = chunk.fields.slice(number, 1)
-    row = fields.to_pylist()[0]
-    text = str(row) if kind in ("csv", "parquet") else str(row[LINE])
+    text = _text(chunk, number, stream)
     unlike = _unlike(fields, text, stream.format)
     if unlike is not None:
         return BadRow(number, text, unlike)
@@ -59,6 +58,36 @@ def first_bad_row(chunk: Chunk, records: pa.Table, stream: Stream, wanted: Wante
         clause = f"TIMESTAMP {stream.timestamp} TO {stream.until}"
         return BadRow(number, text, f"{clause} gives no time, or an end before the start")
     return BadRow(number, text, f"TIMESTAMP {stream.timestamp} gives no time", True)
+
+
+def first_fall(
+    chunk: Chunk, records: pa.Table, stream: Stream, wanted: Wanted, reached: Mapping[str, int]
+) -> BadRow:
+    """The first row whose sequence number is lower than one before it in its source."""
+    valid = records.column(POSITION).is_valid().to_pylist()
+    for axis in wanted.sequences:
+        highest = reached.get(axis.column)
+        numbers = zip(valid, records.column(axis.column).to_pylist(), strict=True)
+        for number, value in ((n, value) for n, (good, value) in enumerate(numbers) if good):
+            if highest is not None and value < highest:
+                reason = f"{axis.sql} is {value} after {highest}, but a sequence must not fall"
+                return BadRow(
+                    _number_among_all(number, chunk), _text(chunk, number, stream), reason
+                )
+            highest = value
+    raise AssertionError("no sequence number is lower than one before it")
+
+
+def _number_among_all(number: int, chunk: Chunk) -> int:
+    """The number of a record among all rows of its chunk, also those that could not be split."""
+    for broken in sorted(chunk.broken):
+        number += broken <= number
+    return number
+
+
+def _text(chunk: Chunk, number: int, stream: Stream) -> str:
+    row = chunk.fields.slice(number, 1).to_pylist()[0]
+    return str(row) if stream.format.kind in ("csv", "parquet") else str(row[LINE])
 
 
 def _unlike(fields: pa.Table, text: str, format_: Format) -> str | None:

@@ -12,7 +12,7 @@ from muntin.errors import BadRowError, InputError
 from muntin.kernel.compute import Clocks, Cost, Late, Recipe, Totals, compute, unreadable
 from muntin.kernel.engine import run
 from muntin.kernel.merge import gather, merge
-from muntin.logs.bad import first_bad_row
+from muntin.logs.bad import first_bad_row, first_fall
 from muntin.logs.chunks import PIECE_BYTES, Chunk, WorkOrder, read_chunks
 from muntin.logs.formats import Wanted, needed_columns, records_sql, sizes_sql
 from muntin.model import POSITION, SIZE, SOURCE_COLUMN, TIME, Fault, Stream, Tally
@@ -77,12 +77,11 @@ class _Reading:
             records = self._parse(chunk, order)
             if chunk.broken or records.column(POSITION).null_count:
                 self._look_at_bad(chunk, records, order)
+            before = self._clocks.reached()
             done = compute(records, order.source, self._recipes, self._clocks, chunk.broken)
             if done.backwards:
-                self._tell_bad(
-                    f"{order.path}: {done.backwards:,} records have a lower sequence number than "
-                    f"one before them, and are left out of windows of sequence numbers"
-                )
+                row = first_fall(chunk, records, self._stream, self._wanted, before)
+                self._tell_bad(row.described(order, chunk, self._stream))
             if done.ahead:
                 self._tell_bad(
                     f"{order.path}: {done.ahead:,} records are of a time more than a day ahead of "
