@@ -115,7 +115,8 @@ def losses(
 ) -> Iterator[str]:
     """What is not in the answers, in words."""
     if bad:
-        yield f"{bad:,} {'row was' if bad == 1 else 'rows were'} bad; {records:,} records were read"
+        rows = "row was" if bad == 1 else "rows were"
+        yield f"{bad:,} {rows} bad; records read: {records:,}"
     for job, lost in late.items():
         yield late_text(job, lost, slack_us[job])
 
