@@ -138,6 +138,14 @@ def test_every_is_one_length(tmp_path: Path) -> None:
     assert "is one length, as in 10 SECONDS" in str(found.value)
 
 
+def test_without_windows_no_panes_are_chosen(tmp_path: Path) -> None:
+    class Choosy(Thirds):
+        fidelity = "90 PERCENT OF SPACE"
+
+    with pytest.raises(LanguageError, match="OF SPACE chooses panes of a window, but this job has"):
+        with_job(program(tmp_path, None), "choosy", Choosy, stream="logs")
+
+
 def test_a_state_has_a_limit(tmp_path: Path) -> None:
     class Hoards(Thirds):
         max_state = 300
