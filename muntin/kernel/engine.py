@@ -158,6 +158,13 @@ def function_names() -> frozenset[str]:
 
 
 @cache
+def type_names() -> frozenset[str]:
+    """Every type that is called by a plain name."""
+    found = connection().execute("SELECT DISTINCT type_name FROM duckdb_types()").fetchall()
+    return frozenset(str(name).upper() for (name,) in found if str(name).isidentifier())
+
+
+@cache
 def is_function(name: str) -> bool:
     """Whether there is such a function, also one that is part of the grammar, as coalesce is."""
     if name in function_names() or not name.isidentifier():

@@ -8,7 +8,7 @@ from difflib import get_close_matches
 
 import duckdb
 
-from muntin.kernel.engine import quote
+from muntin.kernel.engine import quote, type_names
 
 _MANY = 12
 _HINTS = {
@@ -57,7 +57,9 @@ def _plain(words: str) -> str:
     """DuckDB's words for what is not known, in ours."""
     words = re.sub(r"^\w+ function with name (\S+) does not exist", r"unknown function '\1'", words,
                    flags=re.IGNORECASE)  # fmt: skip
-    words = re.sub(r"^type with name (\S+) does not exist", r"unknown type '\1'", words)
+    unknown = re.match(r"type with name (\S+) does not exist", words)
+    if unknown is not None:  # DuckDB's own hint is now one of several that are as near
+        return f"unknown type '{unknown[1]}'; {nearest(unknown[1], type_names(), '')}"
     return re.sub(r'did you mean "(?:main\.)?(\w+)"', r"did you mean \1", words)
 
 
