@@ -11,7 +11,7 @@ word that nothing from before it follows.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from muntin.fidelity.score import EVER, NEVER, Board, State, Track
 from muntin.model import TIME, Sample, Stream, Tally
@@ -28,7 +28,6 @@ class Source:
     heard_at: float | None = None  # None after a restart, until the clock is known
     touched_at: float = 0.0
     ended: bool = False
-    never: list[tuple[str, int, int, State]] = field(default_factory=list)  # axis and positions
 
     def begin(self, tallies: Iterable[Tally]) -> None:
         """Takes the panes of its records as where the source may have begun."""
@@ -118,11 +117,6 @@ class Scoreboard:
             return Track(NEVER, rest=self._rest(name, at)) if awaited else None
         first = NEVER if declared else source.first.get(axis, source.reached[axis]) // pane
         until = source.reached[axis] // pane + 1 if source.ended else EVER
-        never = tuple(
-            (lower // pane, -(-upper // pane), state)
-            for on, lower, upper, state in source.never
-            if on == axis
-        )
         slack = self._slack(axis)
         if at.final or (not self._follow and name not in at.behind and slack is not None):
             whole = EVER
@@ -132,7 +126,7 @@ class Scoreboard:
             whole = NEVER
         else:
             whole = (self._passed(name, axis, at) - slack) // pane
-        return Track(first, until, whole, self._rest(name, at), never)
+        return Track(first, until, whole, self._rest(name, at))
 
     def _rest(self, name: str, at: Moment) -> State:
         return State.AWAITED if self._is_awaited(name, at) else State.DEAD
@@ -170,7 +164,7 @@ def _leaping(tracks: Mapping[str, Track]) -> dict[str, Track]:
         return dict(tracks)
     middle = alive[len(alive) // 2]
     return {
-        name: Track(t.first, t.until, t.whole, State.LEAPT, t.never)
+        name: replace(t, rest=State.LEAPT)
         if t.rest is State.AWAITED and t.whole <= middle - FAR_BEHIND
         else t
         for name, t in tracks.items()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import signal
-import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -115,11 +114,12 @@ def _left(windows: JobWindows) -> str:
     start, end = newest.bounds(last)
     more = f" and {len(windows.counts) - 1} before" if len(windows.counts) > 1 else ""
     rows = f"{windows.rows.num_rows:,} rows"
+    c2 = windows.scores[last]
     if not windows.job.shape.axis.is_time:
-        return f"{windows.job.name}: {start:,} – {end:,}{more}, {rows}"
+        return f"{windows.job.name}: {start:,} – {end:,}{more}, {rows}, {c2}"
     times = (datetime.fromtimestamp(us / 1e6, UTC) for us in (start, end))
-    lag = time.time() - end / 1e6
-    return f"{windows.job.name}: {window_text(*times)}{more}, {rows}, lag {lag:,.1f} s"
+    lag = windows.at - end / 1e6
+    return f"{windows.job.name}: {window_text(*times)}{more}, {rows}, lag {lag:,.1f} s, {c2}"
 
 
 @contextmanager

@@ -22,7 +22,6 @@ import pyarrow as pa
 
 from muntin.errors import StateError
 from muntin.failures import Failures
-from muntin.fidelity.score import State
 from muntin.fidelity.scoreboard import Source
 from muntin.fidelity.timing import Timing
 from muntin.kernel.block import decode, encode
@@ -168,18 +167,9 @@ def _progress_json(saved: Saved) -> bytes:
 
 
 def _source_json(source: Source) -> dict[str, Any]:
-    return {
-        "reached": source.reached,
-        "first": source.first,
-        "touched_at": source.touched_at,
-        "ended": source.ended,
-        "never": source.never,
-    }
-
-
-def _parse_source(read: dict[str, Any]) -> Source:
-    never = [(axis, low, high, State(state)) for axis, low, high, state in read.pop("never")]
-    return Source(**read, never=never)
+    told = asdict(source)
+    del told["heard_at"]  # after a restart, silence is counted anew
+    return told
 
 
 def _parse_progress(data: bytes) -> Saved:
@@ -189,7 +179,7 @@ def _parse_progress(data: bytes) -> Saved:
         raise StateError(message)
     records, bad, size, windows = read["totals"]
     progress = Progress(
-        sources={name: _parse_source(source) for name, source in read["sources"].items()},
+        sources={name: Source(**source) for name, source in read["sources"].items()},
         revisions={(job, kind): dict(times) for job, kind, times in read["revisions"]},
         timings={
             job: Timing(windows, area, misses, within, dict(lags))
