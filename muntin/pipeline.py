@@ -30,7 +30,7 @@ from muntin.kernel.finish import Due
 from muntin.kernel.merge import Emitted
 from muntin.logs.records import Report
 from muntin.logs.tail import Batch, Lane
-from muntin.model import Bounds, Counts, Job, Shape, Stream
+from muntin.model import Bounds, Counts, Job, Sample, Shape, Stream
 from muntin.progress import SESSION, Lateness, Progress
 from muntin.windows.choice import Sharing
 from muntin.windows.spec import WindowSpec
@@ -92,6 +92,7 @@ class Pipeline:
             stream, self.progress.sources, follow, self.slack_us, idle_seconds
         )
         self._touched: dict[tuple[str, int], set[int]] = {}  # windows that left, and must again
+        self._boards: dict[tuple[str, int, Sample | None, bool], Board] = {}  # of one emission
         self._timeless = False
         self._started: float | None = None
         self._now = 0.0
@@ -168,6 +169,7 @@ class Pipeline:
             )
         at = Moment(self._tick(now), final, behind)
         self._scoreboard.awaken(at.now)
+        self._boards.clear()
         axes = {shape.axis.column for shape in self._shapes.values()}
         horizons = {axis: self._scoreboard.horizon(axis, at) for axis in axes}
         due, scores = self._due(horizons, at)
@@ -271,7 +273,7 @@ class Pipeline:
     ) -> JobWindows:
         job = self.jobs[name]
         if job.shape.gap is not None:
-            board = self._scoreboard.board(job.shape.axis.column, 1, at)
+            board = self._scoreboard.board(at, job.shape.axis.column, 1)
             return sessions(job, rows, board)
         kinds: list[Kind] = [
             (which, end) for which, ends in enumerate(due.ends.get(name, ())) for end in ends
@@ -326,9 +328,8 @@ class Pipeline:
         if _is_plain(job.bounds):
             if horizon is None:
                 return {}
-            board = self._board(job, at)
             ends = self._ends(job, spec, panes, horizon)
-            return {end: _scored(board, end - spec.length, end) for end in ends}
+            return self._scored(job, spec, ends, at)
         found: dict[int, C2] = {}
         started_us = self._started_us if self._follow else EVER
         lead_us = int(self.lead_seconds * 1e6)
@@ -342,16 +343,21 @@ class Pipeline:
         return found
 
     def _board(self, job: Job, at: Moment) -> Board:
+        """What is known of the sources; jobs with the same panes share it."""
         shape = job.shape
-        return self._scoreboard.board(
-            shape.axis.column, shape.pane, at, shape.sample, job.bounds.leap
-        )
+        asked = shape.axis.column, shape.pane, shape.sample, job.bounds.leap
+        if asked not in self._boards:
+            self._boards[asked] = self._scoreboard.board(at, *asked)
+        return self._boards[asked]
+
+    def _scored(self, job: Job, spec: WindowSpec, ends: Sequence[int], at: Moment) -> dict[int, C2]:
+        """The windows with their scores, if they leave because nothing more is awaited."""
+        return {end: _score(self._board(job, at), end - spec.length, end) for end in ends}
 
     def _again(self, job: Job, which: int, at: Moment) -> dict[int, C2]:
         """The windows that have left, and that late records have changed."""
-        touched, spec = self._touched.pop((job.name, which), ()), job.windows[which]
-        board = self._board(job, at)
-        return {end: _scored(board, end - spec.length, end) for end in sorted(touched)}
+        touched = sorted(self._touched.pop((job.name, which), ()))
+        return self._scored(job, job.windows[which], touched, at)
 
     def _sessions_until(self, job: Job, horizon: int | None, at: Moment) -> tuple[int, int]:
         """After which position and up to which one sessions that end there leave."""
@@ -534,8 +540,7 @@ def _is_plain(bounds: Bounds) -> bool:
     return bounds.within_us is None and bounds.fidelity is None and not bounds.leap
 
 
-def _scored(board: Board, start: int, end: int) -> C2:
-    """The score of a window that leaves because nothing more is awaited."""
+def _score(board: Board, start: int, end: int) -> C2:
     c2 = board.score(start, end, Reason.COMPLETE)
     return c2 if c2.area == 1.0 else replace(c2, reason=Reason.EXHAUSTED)
 

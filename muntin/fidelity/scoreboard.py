@@ -102,7 +102,7 @@ class Scoreboard:
         return max(sources[name].reached[axis] for name in known)
 
     def board(
-        self, axis: str, pane: int, at: Moment, sample: Sample | None = None, leap: bool = False
+        self, at: Moment, axis: str, pane: int, sample: Sample | None = None, leap: bool = False
     ) -> Board:
         """What is known of every source, in panes."""
         names = sorted({*self.sources, *self._declared, *at.behind})
