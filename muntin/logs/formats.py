@@ -87,8 +87,8 @@ def records_sql(stream: Stream, wanted: Wanted, present: frozenset[str]) -> str:
     shown += "".join(f"{number} AS {column}, " for column, number in numbers.items())
     there = "".join(f" AND {number} IS NOT NULL" for number in numbers.values())
     fields = _fields_sql(stream.format, needed)
-    # Without MATERIALIZED, DuckDB takes a field out of its line once for each use of it.
-    texts = f"WITH texts AS MATERIALIZED ({fields})\n" if fields else ""
+    # Without OFFSET, DuckDB takes a field out of its line once for each use of it.
+    texts = f"WITH texts AS ({fields} OFFSET 0)\n" if fields else ""
     position = f"CASE WHEN NOT __bad{there} THEN TRY({position_sql(stream)}) END AS {POSITION}"
     rows = (
         f"SELECT {shown}{position}{_until_sql(stream)}\n"

@@ -9,12 +9,15 @@ from __future__ import annotations
 
 import gc
 
+import pyarrow as pa
+import pyspark.worker
 from pyspark import daemon
 
-import muntin.kernel.block
-import muntin.logs.records  # noqa: F401
+import muntin.spark.collection
+import muntin.spark.context  # noqa: F401
 
 if __name__ == "__main__":
+    pa.array([])  # Arrow looks for pandas when it makes its first array
     gc.collect()
     gc.freeze()
     daemon.manager()
