@@ -31,7 +31,9 @@ from muntin.windows.shelf import Complete, Shelf
 from muntin.windows.spec import WindowSpec
 
 STEPS_AT_MOST = 12
+TELLING = 0  # the key group with which reports travel
 _TASKS_PER_CORE = 4
+_LEVEL = StorageLevel.MEMORY_AND_DISK
 
 Jobs = dict[str, Job]
 Shapes = dict[str, Shape]
@@ -89,24 +91,32 @@ class SparkCollection:
                 try:
                     blocks, report = read_lane(lane, stream, recipes, slack_us)
                 except MuntinError as error:  # raised by the driver, without Spark's traceback
-                    yield 0, Kept(errors=[error])
+                    yield TELLING, Kept(errors=[error])
                 else:
                     yield from scatter(shapes, blocks, report, groups)
 
         tasks = min(len(lanes), _TASKS_PER_CORE * self._context.defaultParallelism)
-        return self.keep(self._context.parallelize(lanes, tasks).mapPartitions(compute))
+        computed = self._context.parallelize(lanes, tasks).mapPartitions(compute)
+        return self.keep(computed, merged=slack_us is not None)
 
-    def keep(self, computed: RDD[tuple[int, Kept]]) -> list[Report]:
-        """Adds blocks that tasks have computed as one more step; returns their reports."""
+    def keep(self, computed: RDD[tuple[int, Kept]], merged: bool = True) -> list[Report]:
+        """Adds blocks that tasks have computed as one more step; returns their reports.
+
+        Blocks that are asked for once, at the end, need not be `merged` before.
+        """
         if len(self._steps) >= STEPS_AT_MOST:
             self.compact()
-        step = _merged(computed.partitionBy(self.groups, home), self.shapes, {})
+        moved = computed.partitionBy(self.groups, home)
+        step = _merged(moved, self.shapes, {})
         self._steps.append(step)
-        told = step.map(lambda item: (item[1].reports, item[1].errors)).collect()
-        for _, errors in told:
-            if errors:
-                raise errors[0]
-        found = [report for reports, _ in told for report in reports]
+        if merged:
+            told = self._context.runJob(step.persist(_LEVEL), _told)
+        else:
+            told = self._context.runJob(moved, _told, [home(TELLING)])
+        for kept in told:
+            if kept.errors:
+                raise kept.errors[0]
+        found = [report for kept in told for report in kept.reports]
         self._shelf.drop_touched(self.shapes, [t for report in found for t in report.tallies])
         return found
 
@@ -123,6 +133,8 @@ class SparkCollection:
             yield _answer(jobs, list(items), due, save)
 
         steps = [*self._complete(due), *self._steps] if due else self._steps[-1:]
+        if due.more or not due:
+            self._persist()
         answers = self._union(steps).mapPartitions(answer).collect()
         for group in answers:
             self._shelf.put(group.complete)
@@ -139,6 +151,12 @@ class SparkCollection:
         self._keep_states(answers, blocks)
         ordered = {name: order(jobs[name], found) for name, found in rows.items()}
         return Answer(ordered, blocks, costs)
+
+    def _persist(self) -> None:
+        """Steps that will be asked for again are merged once."""
+        for step in self._steps:
+            if not step.is_cached:
+                step.persist(_LEVEL)
 
     def _complete(self, due: Due) -> list[Step]:
         """Complete windows that due ones may be made of, as one more step before the others."""
@@ -165,16 +183,16 @@ class SparkCollection:
     def compact(self) -> None:
         """Merges all steps into one, without what no window needs any more."""
         told = self._union(self._steps).mapValues(lambda kept: Kept(kept.blocks))
-        step = _merged(told, self.shapes, self._emitted)
+        step = _merged(told, self.shapes, self._emitted).persist(_LEVEL)
         step.localCheckpoint()
         step.count()
-        for old in self._steps:
-            old.unpersist()
+        self.clear()
         self._steps = [step]
 
     def clear(self) -> None:
         for step in self._steps:
-            step.unpersist()
+            if step.is_cached:
+                step.unpersist()
         self._steps = []
 
     def restore(self, blocks: Mapping[str, Sequence[bytes]]) -> None:
@@ -197,12 +215,18 @@ class SparkCollection:
 def scatter(
     shapes: Shapes, blocks: Mapping[str, pa.Table], report: Report | None, groups: int
 ) -> Iterator[tuple[int, Kept]]:
-    """A lane's blocks by key group; the report travels with the first."""
-    kept: dict[int, Kept] = {0: Kept(reports=[report] if report else [])}
+    """A lane's blocks by key group; the report travels with one of them."""
+    kept: dict[int, Kept] = {TELLING: Kept(reports=[report] if report else [])}
     for shape, block in blocks.items():
         for group, rows in split(shapes[shape], block, groups).items():
             kept.setdefault(group, Kept()).blocks[shape] = encode(rows)
     yield from kept.items()
+
+
+def _told(items: Iterable[tuple[int, Kept]]) -> Iterator[Kept]:
+    """What lanes have for the driver, without their blocks."""
+    for _, kept in items:
+        yield Kept(reports=kept.reports, errors=kept.errors)
 
 
 def _merged(step: Step, shapes: Shapes, emitted: Mapping[str, Emitted]) -> Step:
@@ -219,8 +243,7 @@ def _merged(step: Step, shapes: Shapes, emitted: Mapping[str, Emitted]) -> Step:
         reports = [report for _, item in found for report in item.reports]
         yield group, Kept(kept, reports, [error for _, item in found for error in item.errors])
 
-    merged = step.mapPartitionsWithIndex(merge_group, preservesPartitioning=True)
-    return merged.persist(StorageLevel.MEMORY_AND_DISK)
+    return step.mapPartitionsWithIndex(merge_group, preservesPartitioning=True)
 
 
 def _needed(shape: Shape, block: pa.Table, emitted: Mapping[str, Emitted]) -> pa.Table:

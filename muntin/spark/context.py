@@ -167,7 +167,9 @@ def _warm(context: SparkContext) -> None:
     """Rehearses a batch, so that the first real one finds workers and classes loaded."""
     tasks = context.defaultParallelism
     pairs = context.parallelize([(n, n) for n in range(tasks)], tasks).mapPartitions(_prepared)
-    step = pairs.partitionBy(tasks).mapPartitions(_prepared, True).persist()
+    moved = pairs.partitionBy(tasks)
+    step = moved.mapPartitions(_prepared, True).persist()
+    context.runJob(moved, _prepared, [0])
     step.collect()
     context.union([step, step]).mapPartitions(_prepared).collect()
     step.unpersist()
