@@ -37,7 +37,7 @@ _LEVEL = StorageLevel.MEMORY_AND_DISK
 
 Jobs = dict[str, Job]
 Shapes = dict[str, Shape]
-Blocks = dict[str, bytes]
+Blocks = dict[str, list[bytes]]
 
 
 @dataclass
@@ -55,7 +55,7 @@ class GroupAnswer:
     """What one key group has for the driver: rows of due windows, blocks to save."""
 
     group: int = 0
-    rows: Blocks = field(default_factory=dict)
+    rows: dict[str, bytes] = field(default_factory=dict)
     blocks: Blocks = field(default_factory=dict)
     states: Blocks = field(default_factory=dict)
     costs: dict[str, Cost] = field(default_factory=dict)
@@ -107,7 +107,7 @@ class SparkCollection:
         if len(self._steps) >= STEPS_AT_MOST:
             self.compact()
         moved = computed.partitionBy(self.groups, home)
-        step = _merged(moved, self.shapes, {})
+        step = _merged(moved, self.shapes, {}) if merged else _gathered(moved)
         self._steps.append(step)
         if merged:
             told = self._context.runJob(step.persist(_LEVEL), _told)
@@ -144,8 +144,8 @@ class SparkCollection:
         for group in answers:
             for name, data in group.rows.items():
                 rows.setdefault(name, []).append(decode(data, f"rows of job {name}"))
-            for shape, data in group.blocks.items():
-                blocks.setdefault(shape, []).append(data)
+            for shape, found in group.blocks.items():
+                blocks.setdefault(shape, []).extend(found)
             for shape, cost in group.costs.items():
                 costs[shape] = costs.get(shape, Cost()) + cost
         self._keep_states(answers, blocks)
@@ -173,8 +173,8 @@ class SparkCollection:
             step = self._context.parallelize(changed).partitionBy(self.groups, home)
             self._steps.append(_merged(step, self.shapes, {}))
         for _, kept in changed:
-            for shape, data in kept.blocks.items():
-                blocks.setdefault(shape, []).append(data)
+            for shape, found in kept.blocks.items():
+                blocks.setdefault(shape, []).extend(found)
 
     def forget(self, emitted: Mapping[str, Emitted]) -> None:
         self._emitted = dict(emitted)
@@ -219,7 +219,7 @@ def scatter(
     kept: dict[int, Kept] = {TELLING: Kept(reports=[report] if report else [])}
     for shape, block in blocks.items():
         for group, rows in split(shapes[shape], block, groups).items():
-            kept.setdefault(group, Kept()).blocks[shape] = encode(rows)
+            kept.setdefault(group, Kept()).blocks[shape] = [encode(rows)]
     yield from kept.items()
 
 
@@ -239,11 +239,24 @@ def _merged(step: Step, shapes: Shapes, emitted: Mapping[str, Emitted]) -> Step:
             block = merge(shapes[shape], blocks)
             if emitted:  # all steps are merged, so there is no older state elsewhere
                 block = without_forgotten(shapes[shape], block)
-            kept[shape] = encode(_needed(shapes[shape], block, emitted))
+            kept[shape] = [encode(_needed(shapes[shape], block, emitted))]
         reports = [report for _, item in found for report in item.reports]
         yield group, Kept(kept, reports, [error for _, item in found for error in item.errors])
 
     return step.mapPartitionsWithIndex(merge_group, preservesPartitioning=True)
+
+
+def _gathered(step: Step) -> Step:
+    """The same without merging, which finishing windows does anyway."""
+
+    def gather_group(group: int, items: Iterable[tuple[int, Kept]]) -> Iterator[tuple[int, Kept]]:
+        kept: Blocks = {}
+        for _, item in items:
+            for shape, blocks in item.blocks.items():
+                kept.setdefault(shape, []).extend(blocks)
+        yield group, Kept(kept)
+
+    return step.mapPartitionsWithIndex(gather_group, preservesPartitioning=True)
 
 
 def _needed(shape: Shape, block: pa.Table, emitted: Mapping[str, Emitted]) -> pa.Table:
@@ -254,8 +267,9 @@ def _decoded(items: Sequence[tuple[int, Kept]]) -> dict[str, list[pa.Table]]:
     """The blocks of each shape that has any."""
     found: dict[str, list[pa.Table]] = {}
     for group, kept in items:
-        for shape, block in kept.blocks.items():
-            found.setdefault(shape, []).append(decode(block, f"shape {shape}, key group {group}"))
+        for shape, blocks in kept.blocks.items():
+            name = f"shape {shape}, key group {group}"
+            found.setdefault(shape, []).extend(decode(block, name) for block in blocks)
     return found
 
 
@@ -279,12 +293,13 @@ def _answer(
             answer.complete += _encoded(completed(shape, made[known:], answer.group))
         if shapes[shape].lives_on:
             rows, states = without_states(rows)
-            answer.states[shape] = encode(merge(shapes[shape], states))
+            answer.states[shape] = [encode(merge(shapes[shape], states))]
         answer.costs[shape] = Cost(0, block.num_rows, time.perf_counter() - started)
         answer.rows |= {name: encode(table) for name, table in rows.items()}
     if save is not None and items:
         every = {job.shape.id: job.shape for job in jobs.values()}
-        answer.blocks = dict(_unsaved(every, *items[-1], save))
+        for shape, block in _unsaved(every, items[-1], save):
+            answer.blocks.setdefault(shape, []).append(block)
     return answer
 
 
@@ -303,12 +318,12 @@ def _encoded(found: Iterable[Complete[pa.Table]]) -> Iterator[Complete[bytes]]:
 
 
 def _unsaved(
-    shapes: Shapes, group: int, newest: Kept, emitted: Mapping[str, Emitted]
+    shapes: Shapes, newest: tuple[int, Kept], emitted: Mapping[str, Emitted]
 ) -> Iterator[tuple[str, bytes]]:
-    for shape, data in newest.blocks.items():
-        block = decode(data, f"shape {shape}, key group {group}")
-        # Only with the other steps is it known which sessions the newest rows belong to.
-        whole = shapes[shape].gap is not None
-        left = block if whole else _needed(shapes[shape], block, emitted)
-        if left.num_rows:
-            yield shape, encode(left)
+    for shape, blocks in _decoded([newest]).items():
+        for block in blocks:
+            # Only with the other steps is it known which sessions the newest rows belong to.
+            whole = shapes[shape].gap is not None
+            left = block if whole else _needed(shapes[shape], block, emitted)
+            if left.num_rows:
+                yield shape, encode(left)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import gc
 
 import pyarrow as pa
-import pyspark.worker
+import pyspark.worker  # noqa: F401
 from pyspark import daemon
 
 import muntin.spark.collection
