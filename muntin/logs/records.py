@@ -73,7 +73,8 @@ class _Reading:
         self._needs = _needed_from(recipes)
 
     def read(self, order: WorkOrder, piece_bytes: int) -> None:
-        for chunk in read_chunks(order, self._stream.format, self._needed, piece_bytes):
+        format_, bare = self._stream.format, self._wanted.sizes
+        for chunk in read_chunks(order, format_, self._needed, piece_bytes, bare):
             records = self._parse(chunk, order)
             if chunk.broken or records.column(POSITION).null_count:
                 self._look_at_bad(chunk, records, order)

@@ -165,6 +165,7 @@ def _configuration(master: str | None) -> SparkConf:
 
 def _warm(context: SparkContext) -> None:
     """Rehearses a batch, so that the first real one finds workers and classes loaded."""
+    _prepared([])
     tasks = context.defaultParallelism
     pairs = context.parallelize([(n, n) for n in range(tasks)], tasks).mapPartitions(_prepared)
     moved = pairs.partitionBy(tasks)
