@@ -77,6 +77,7 @@ class SparkCollection:
         self._jobs: Jobs = {job.name: job for job in jobs}
         self.shapes: Shapes = {job.shape.id: job.shape for job in jobs}
         self.groups = context.defaultParallelism
+        self._disjoint = all(w.step == w.length for job in jobs for w in job.windows)
         self._steps: list[Step] = []
         self._emitted: dict[str, Emitted] = {}
         self._shelf: Shelf[bytes] = Shelf()
@@ -107,7 +108,8 @@ class SparkCollection:
         if len(self._steps) >= STEPS_AT_MOST:
             self.compact()
         moved = computed.partitionBy(self.groups, home)
-        step = _merged(moved, self.shapes, {}) if merged else _gathered(moved)
+        once = not merged and self._disjoint
+        step = _gathered(moved) if once else _merged(moved, self.shapes, {})
         self._steps.append(step)
         if merged:
             told = self._context.runJob(step.persist(_LEVEL), _told)
@@ -247,7 +249,7 @@ def _merged(step: Step, shapes: Shapes, emitted: Mapping[str, Emitted]) -> Step:
 
 
 def _gathered(step: Step) -> Step:
-    """The same without merging, which finishing windows does anyway."""
+    """The same without merging, which pays only where several windows are made of a row."""
 
     def gather_group(group: int, items: Iterable[tuple[int, Kept]]) -> Iterator[tuple[int, Kept]]:
         kept: Blocks = {}
