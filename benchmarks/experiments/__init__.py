@@ -1,0 +1,1 @@
+"""What completeness is worth: the published experiments, on generated logs and our own clock."""
