@@ -12,11 +12,14 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from benchmarks.experiments import goodput
+from benchmarks.experiments import blocks, clicks, goodput, words
 
 Run = Callable[[Path, Path | None, bool], Iterator[str]]
 EXPERIMENTS: dict[str, Run] = {
     "goodput": goodput.run,
+    "words": words.run,
+    "clicks": clicks.run,
+    "blocks": blocks.run,
 }
 
 

@@ -22,6 +22,7 @@ from muntin.logs.tail import Tail
 from muntin.pipeline import Pipeline
 
 START = 1_799_884_800.0  # where windows of every length in use here begin
+PATIENCE = 1e9  # so many seconds of silence are not death
 
 
 @dataclass(frozen=True)
@@ -108,3 +109,10 @@ def sent_at(random: np.random.Generator, ends: Sequence[float], mean: float) -> 
 
 def ticks(seconds: float, step: float) -> list[float]:
     return [START + count * step for count in range(int(seconds / step) + 1)]
+
+
+def busy_ticks(pieces: Sequence[Piece], step: float) -> list[float]:
+    """Only those before which something was written; without deadlines the others do nothing."""
+    return [
+        START + count * step for count in sorted({-int((START - p.at) // step) for p in pieces})
+    ]

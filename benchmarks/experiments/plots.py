@@ -22,6 +22,14 @@ class Line:
     ys: Sequence[float]
     spread: Sequence[float] | None = None  # a standard deviation for every point
 
+    @property
+    def deviation(self) -> Line:
+        return Line(self.xs, self.spread or ())
+
+    def scaled(self, by: float) -> Line:
+        """In another unit, and without the deviation."""
+        return Line(self.xs, [y * by for y in self.ys])
+
 
 @dataclass(frozen=True)
 class Panel:
