@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from benchmarks.experiments import blocks, clicks, goodput, words
+from benchmarks.experiments import blocks, clicks, goodput, overhead, words
 
 Run = Callable[[Path, Path | None, bool], Iterator[str]]
 EXPERIMENTS: dict[str, Run] = {
@@ -20,6 +20,7 @@ EXPERIMENTS: dict[str, Run] = {
     "words": words.run,
     "clicks": clicks.run,
     "blocks": blocks.run,
+    "overhead": overhead.run,
 }
 
 

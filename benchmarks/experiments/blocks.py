@@ -92,7 +92,7 @@ def program(folder: Path, setting: Setting) -> mt.Program:
 
 def measure(folder: Path, setting: Setting) -> Answers:
     pieces = list(write(setting))
-    clock = busy_ticks(pieces, HOUR / 20)
+    clock = busy_ticks(pieces, HOUR / 6)
     return Answers.of(play(program(folder, setting), folder, pieces, clock, PATIENCE))
 
 

@@ -94,7 +94,7 @@ def program(folder: Path, setting: Setting) -> mt.Program:
 
 def measure(folder: Path, setting: Setting) -> Answers:
     pieces = list(write(setting))
-    clock = busy_ticks(pieces, PANE / 50)
+    clock = busy_ticks(pieces, PANE / 5)
     return Answers.of(play(program(folder, setting), folder, pieces, clock, PATIENCE))
 
 

@@ -9,14 +9,16 @@ the windows leave by the decisions that are made in production.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from operator import attrgetter
 from pathlib import Path
 
 import numpy as np
 
 import muntin as mt
+from muntin.emission import JobWindows
 from muntin.inline import InlineCollection
 from muntin.logs.tail import Tail
 from muntin.pipeline import Pipeline
@@ -68,16 +70,31 @@ def play(
     idle_seconds: float,
 ) -> Iterator[Left]:
     """The results, as the logs of `folder` grow piece by piece."""
+    for step in step_through(asked, folder, pieces, ticks, idle_seconds):
+        for windows in step():
+            yield from (Left(result, windows.at) for result in windows.results())
+
+
+def step_through(
+    asked: mt.Program,
+    folder: Path,
+    pieces: Iterable[Piece],
+    ticks: Sequence[float],
+    idle_seconds: float,
+) -> Iterator[Callable[[], list[JobWindows]]]:
+    """A step for every tick, to be made once the logs have grown."""
     tail, pipeline = followed(asked, idle_seconds)
     waiting = sorted(pieces, key=attrgetter("at"), reverse=True)
     for now in ticks:
         while waiting and waiting[-1].at <= now:
             _write(folder, waiting.pop())
-        batch = tail.next_batch(now, in_order=pipeline.in_order)
-        pipeline.read(batch, now)
-        emission = pipeline.leave(pipeline.emit(now, False, behind=batch.behind), now)
-        for windows in emission.windows:
-            yield from (Left(result, windows.at) for result in windows.results())
+        yield partial(_step, tail, pipeline, now)
+
+
+def _step(tail: Tail, pipeline: Pipeline, now: float) -> list[JobWindows]:
+    batch = tail.next_batch(now, in_order=pipeline.in_order)
+    pipeline.read(batch, now)
+    return pipeline.leave(pipeline.emit(now, False, behind=batch.behind), now).windows
 
 
 def _write(folder: Path, piece: Piece) -> None:

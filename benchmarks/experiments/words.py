@@ -15,6 +15,7 @@ from functools import partial
 from pathlib import Path
 
 import numpy as np
+from numpy.typing import NDArray
 
 import muntin as mt
 from benchmarks.experiments.playback import (
@@ -56,11 +57,12 @@ def write(setting: Setting, seed: int = 1) -> Iterator[Piece]:
             yield Piece(at, name, _text(times.tolist(), words.tolist(), end))
 
 
-def _likely(setting: Setting, server: int) -> np.ndarray:
+def _likely(setting: Setting, server: int) -> NDArray[np.float64]:
     """How likely each word is on a server."""
     home = np.arange(setting.vocabulary) * setting.servers / setting.vocabulary
-    near = (1 + np.abs(home - server)) ** -2.0
-    return near / near.sum()
+    near: NDArray[np.float64] = (1 + np.abs(home - server)) ** -2.0
+    near /= near.sum()
+    return near
 
 
 def _text(times: Sequence[float], words: Sequence[int], end: float) -> str:
@@ -124,7 +126,7 @@ def run(folder: Path, pictures: Path | None, quick: bool) -> Iterator[str]:
             "Word count over ten servers with words of their own (compare Figure 9)",
             [
                 Panel("(a) count", x, "relative error", counts),
-                Panel("(b) frequency", x, "relative error, std. dev.", frequencies),
+                Panel("(b) frequency", x, "relative error and std. dev.", frequencies),
                 Panel("(c) latency", x, "seconds from the window's start", latency),
             ],
         )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from hashlib import blake2b
 
@@ -17,7 +17,14 @@ Mask = NDArray[np.bool_]
 
 def kept(sample: Sample, source: str, panes: Panes) -> Mask:
     """Which of a source's panes are in the sample, each with the same chance."""
-    mixed = panes.astype(np.uint64) + np.uint64(_seed(sample.job, source))
+    mine: Mask = kept_of(sample, [source], panes)[0]
+    return mine
+
+
+def kept_of(sample: Sample, sources: Sequence[str], panes: Panes) -> Mask:
+    """The same of several sources, one a row."""
+    seeds = np.array([_seed(sample.job, source) for source in sources], np.uint64)
+    mixed = panes.astype(np.uint64) + seeds[:, None]
     # The finish of splitmix64: neighbouring panes fall as if thrown one by one.
     mixed = (mixed ^ (mixed >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     mixed = (mixed ^ (mixed >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)

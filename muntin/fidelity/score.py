@@ -16,7 +16,7 @@ from itertools import groupby
 import numpy as np
 from numpy.typing import NDArray
 
-from muntin.fidelity.sampling import kept
+from muntin.fidelity.sampling import kept_of
 from muntin.model import Sample
 from muntin.values import percent
 
@@ -55,9 +55,13 @@ class Only:
 
     def narrowed(self, cells: Cells, start: int, names: Sequence[str]) -> Cells:
         """What was merged and is left out of the result counts as cancelled."""
-        inside = [[self.holds(name, start + i) for i in range(cells.shape[1])] for name in names]
-        out = ~np.array(inside, bool).reshape(cells.shape) & (cells == State.MERGED)
-        return np.where(out, np.uint8(State.CANCELLED), cells)
+        inside = np.ones(cells.shape, bool)
+        if self.panes is not None:
+            inside &= np.isin(np.arange(start, start + cells.shape[1]), self.panes)
+        if self.sources is not None:
+            taken = set(self.sources)
+            inside &= np.array([name in taken for name in names], bool)[:, None]
+        return np.where(~inside & (cells == State.MERGED), np.uint8(State.CANCELLED), cells)
 
 
 class Reason(StrEnum):
@@ -89,15 +93,6 @@ class Track:
             never=tuple(sorted({*self.never, *other.never})),
         )
 
-    def states(self, panes: NDArray[np.int64]) -> Cells:
-        cells = np.where(panes < self.whole, State.MERGED, self.rest).astype(np.uint8)
-        for lower, upper, state in self.never:
-            mine = (panes >= lower) & (panes < upper)
-            cells[mine] = state
-        cells[panes < self.first] = State.LATER
-        cells[panes >= self.until] = State.REMOVED
-        return cells
-
 
 @dataclass(frozen=True)
 class Board:
@@ -120,14 +115,23 @@ class Board:
     def cells(self, start: int, end: int) -> Cells:
         """The state of every source in every pane of `[start, end)`."""
         panes = np.arange(start, end)
-        if not self.tracks:
-            return np.zeros((0, len(panes)), np.uint8)
-        cells = np.stack([self.tracks[source].states(panes) for source in self.sources])
+        first, until, whole, rest = self._limits
+        cells: Cells = np.where(panes < whole, State.MERGED, rest).astype(np.uint8)
+        for row, source in zip(cells, self.sources, strict=True):
+            for lower, upper, state in self.tracks[source].never:
+                row[(panes >= lower) & (panes < upper)] = state
+        cells[panes < first] = State.LATER
+        cells[panes >= until] = State.REMOVED
         if self.sample is not None:
-            for row, source in zip(cells, self.sources, strict=True):
-                out = ~kept(self.sample, source, panes) & (row != State.LATER)
-                row[out & (row != State.REMOVED)] = State.SKIPPED
+            cells[is_counted(cells) & ~kept_of(self.sample, self.sources, panes)] = State.SKIPPED
         return cells
+
+    @cached_property
+    def _limits(self) -> NDArray[np.int64]:
+        """First, until, whole and rest, each as a column with a row for every source."""
+        tracks = [self.tracks[source] for source in self.sources]
+        limits = [(t.first, t.until, t.whole, t.rest) for t in tracks]
+        return np.array(limits, np.int64).reshape(-1, 4, 1).swapaxes(0, 1)
 
     @cached_property
     def _all_whole(self) -> tuple[int, int]:
