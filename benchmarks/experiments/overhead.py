@@ -55,7 +55,7 @@ WINDOWS = {
 class Setting:
     servers: int = 200
     records: int = 20  # of a server in a pane
-    batch_panes: int = 5  # in each step of a run that follows
+    batch_panes: int = 10  # in each step of a run that follows
 
 
 @dataclass
