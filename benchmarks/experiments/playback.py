@@ -84,7 +84,7 @@ def step_through(
 ) -> Iterator[Callable[[], list[JobWindows]]]:
     """A step for every tick, to be made once the logs have grown."""
     tail, pipeline = followed(asked, idle_seconds)
-    waiting = sorted(pieces, key=attrgetter("at"), reverse=True)
+    waiting = sorted(pieces, key=attrgetter("at"))[::-1]
     for now in ticks:
         while waiting and waiting[-1].at <= now:
             _write(folder, waiting.pop())
