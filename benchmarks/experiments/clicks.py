@@ -30,6 +30,7 @@ from benchmarks.experiments.plots import Panel, draw
 from benchmarks.experiments.policies import FEW, SHARES, Answers, jobs_sql, lines, table
 
 HOUR, PANE, GAP = 3600.0, 360.0, 1800
+WINDOW = 20 * PANE
 Click = tuple[float, int, int]  # when, server, user
 
 
@@ -94,7 +95,9 @@ def program(folder: Path, setting: Setting) -> mt.Program:
 
 def measure(folder: Path, setting: Setting) -> Answers:
     pieces = list(write(setting))
-    clock = busy_ticks(pieces, PANE / 5)
+    # After the end of a window, every server that has sent its last pane counts.
+    last = (piece.at for piece in pieces if (piece.at - START) % WINDOW < PANE)
+    clock = sorted({*busy_ticks(pieces, PANE / 5), *last})
     return Answers.of(play(program(folder, setting), folder, pieces, clock, PATIENCE))
 
 
@@ -137,6 +140,7 @@ def run(folder: Path, pictures: Path | None, quick: bool) -> Iterator[str]:
     yield from table("the same of users seen, %", of_seen, "{:.1f}")
     yield from table("users seen, %", seen, "{:.1f}")
     yield from table("latency, minutes", latency, "{:.0f}")
+    yield from table("C²", lines(setting.shares, found.area), "{:.3f}")
     if pictures is not None:
         x = "fidelity asked for, %"
         draw(

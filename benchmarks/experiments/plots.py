@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from io import BytesIO
 from pathlib import Path
 
 import matplotlib as mpl
+from PIL import Image
 
 mpl.use("Agg")
 
@@ -50,8 +52,10 @@ def draw(path: Path, title: str, panels: Sequence[Panel]) -> None:
         _draw(axes, panel)
     figure.suptitle(title)
     path.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(path, dpi=80)
+    drawn = BytesIO()
+    figure.savefig(drawn, dpi=80)
     plt.close(figure)
+    Image.open(drawn).convert("RGB").quantize(32).save(path, optimize=True)
 
 
 def _draw(axes: Axes, panel: Panel) -> None:

@@ -22,7 +22,6 @@ from benchmarks.experiments.playback import (
     PATIENCE,
     START,
     Piece,
-    busy_ticks,
     declared,
     names,
     play,
@@ -83,7 +82,7 @@ def program(folder: Path, setting: Setting) -> mt.Program:
 
 def measure(folder: Path, setting: Setting) -> Answers:
     pieces = list(write(setting))
-    clock = busy_ticks(pieces, PANE / 50)
+    clock = sorted({piece.at for piece in pieces})
     return Answers.of(play(program(folder, setting), folder, pieces, clock, PATIENCE))
 
 
