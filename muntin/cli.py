@@ -167,7 +167,7 @@ def results(
     newest = max(rows["emitted_at"].to_pylist(), default=None)
     while follow:
         time.sleep(_FOLLOW_SECONDS)
-        more = store.read(job, after=newest)
+        more = store.read(job, after=newest, revisions=revisions)
         if more.num_rows:
             writer.write(job, more)
             newest = max(more["emitted_at"].to_pylist())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
@@ -62,7 +63,13 @@ class JobWindows:
         last = max(self.counts, key=lambda kind: (self.bounds(kind)[1], -kind[0]))
         first, ends = self._kinds()
         same = pa.array((first == last[0]) & (ends == last[1]))
-        return replace(self, rows=self.rows.filter(same), counts={last: self.counts[last]})
+        return replace(
+            self,
+            rows=self.rows.filter(same),
+            counts={last: self.counts[last]},
+            scores={last: self.scores[last]},
+            revisions={last: self.revisions.get(last, 0)},
+        )
 
     def bounds(self, kind: Kind) -> tuple[int, int]:
         if self.job.shape.gap is not None:
@@ -71,7 +78,10 @@ class JobWindows:
         return self.job.windows[which].bounds(end)
 
     def results(self) -> Iterator[Result]:
-        """One result for each window with rows, in the order of windows."""
+        """One result for each window with rows, in the order of windows.
+
+        A revision that has none is a result too: it takes back what there was.
+        """
         ours = [name for name in self.rows.column_names if name in _OURS]
         columns = self.rows.drop_columns(ours)
         first, ends = self._kinds()
@@ -83,9 +93,40 @@ class JobWindows:
             counts, c2 = self.counts[kind], self.scores[kind]
             revision = self.revisions.get(kind, 0)
             yield Result(self.job.name, name, *self.bounds(kind), rows, counts, c2, revision)
+        for kind in self._withdrawn():
+            bounds, revision = self.bounds(kind), self.revisions[kind]
+            counts, c2 = self.counts[kind], self.scores[kind]
+            rows = columns.slice(0, 0)
+            yield Result(self.job.name, names[kind[0]], *bounds, rows, counts, c2, revision)
+
+    def _withdrawn(self) -> list[Kind]:
+        """The windows whose revision has no rows."""
+        first, ends = self._kinds()
+        with_rows = set(zip(first.tolist(), ends.tolist(), strict=True))
+        return [k for k, revision in self.revisions.items() if revision and k not in with_rows]
 
     def table(self) -> pa.Table:
-        """The rows as they are stored: job, window, columns, counts."""
+        """The rows as they are stored: job, window, columns, counts, score.
+
+        A revision without rows is one row with nothing but its window and number.
+        """
+        table, names, withdrawn = self._table(), self._names(), self._withdrawn()
+        if not withdrawn:
+            return table
+        empty = pa.table(
+            {
+                "job": [self.job.name] * len(withdrawn),
+                "window_name": [names[which] for which, _ in withdrawn],
+                "window_start": [self.bounds(kind)[0] for kind in withdrawn],
+                "window_end": [self.bounds(kind)[1] for kind in withdrawn],
+                "revision": [self.revisions[kind] for kind in withdrawn],
+                "emitted_at": [int(self.at * 1e6)] * len(withdrawn),
+            }
+        )
+        fields = [table.schema.field(name) for name in empty.column_names]
+        return pa.concat_tables([table, empty.cast(pa.schema(fields))], promote_options="default")
+
+    def _table(self) -> pa.Table:
         kind = _TIMES if self.job.shape.axis.is_time else pa.int64()
         which = pa.array(self.rows.column(WINDOW).to_numpy())
         starts, ends = self._all_bounds()
@@ -166,7 +207,15 @@ def sessions(job: Job, rows: pa.Table, board: Board) -> JobWindows:
     counts: dict[Kind, Counts] = {}
     for start, end, count in zip(starts, ends, records, strict=True):
         counts[start, end] = counts.get((start, end), Counts()) + Counts(count)
-    scores = {(start, end): _session_score(board, end) for start, end in counts}
+    # Between two positions where something is known of a source, all sessions score the same.
+    limits = sorted({at for t in board.tracks.values() for at in (t.first, t.until, t.whole)})
+    known: dict[int, C2] = {}
+    scores: dict[Kind, C2] = {}
+    for start, end in counts:
+        between = bisect_left(limits, end)
+        if between not in known:
+            known[between] = _session_score(board, end)
+        scores[start, end] = known[between]
     return JobWindows(job, rows, counts, scores)
 
 

@@ -266,7 +266,8 @@ class Shape:
     sample: Sample | None = None
     apart: Literal["panes", "sources"] | None = None
     """What of a window may have to be left out: then sources are the last key of blocks."""
-    revised: bool = False  # late records count, in windows that have left too
+    revise_us: int | None = None
+    """How long late records count in windows that have left; other blocks are kept for it."""
 
     @property
     def in_python(self) -> bool:

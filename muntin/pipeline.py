@@ -21,8 +21,7 @@ from muntin.chooser import Chooser
 from muntin.emission import Emission, JobWindows, Kind, sessions
 from muntin.errors import InputError
 from muntin.fidelity.eviction import Policy
-from muntin.fidelity.sampling import keeps
-from muntin.fidelity.score import C2, EVER, NEVER, Board, Only, Reason
+from muntin.fidelity.score import C2, EVER, NEVER, Board, Reason
 from muntin.fidelity.scoreboard import Moment, Scoreboard, Source
 from muntin.fidelity.timing import Timing
 from muntin.kernel.compute import Cost, Recipe
@@ -31,10 +30,13 @@ from muntin.kernel.merge import Emitted
 from muntin.logs.records import Report
 from muntin.logs.tail import Batch, Lane
 from muntin.model import Bounds, Counts, Job, Sample, Shape, Stream
-from muntin.progress import SESSION, Lateness, Progress
+from muntin.progress import SESSION, Lateness, Leaving, Progress
+from muntin.progress import Kind as KindOfJob
 from muntin.windows.choice import Sharing
 from muntin.windows.spec import WindowSpec
 
+Scores = dict[tuple[str, int, int], C2]  # of a job, the number of its kind, and the end
+Upto = dict[KindOfJob, int]
 _DAY_US = 86_400_000_000
 
 
@@ -96,7 +98,6 @@ class Pipeline:
         self._timeless = False
         self._started: float | None = None
         self._now = 0.0
-        self._left_at = 0.0
 
     @property
     def slack_us(self) -> int | None:
@@ -123,16 +124,18 @@ class Pipeline:
     def read(self, batch: Batch, now: float) -> tuple[str, ...]:
         """Reads a batch into the collection; returns what the user should know."""
         now = self._tick(now)
+        notes = list(batch.notes)
+        if batch.lanes:
+            lanes = [self._dated(lane, now) for lane in batch.lanes]
+            reports = self.collection.read(lanes, self.recipes(), self.slack_us)
+            self.progress.bytes += batch.bytes
+            told = [note for report in reports for note in report.notes]
+            notes += dict.fromkeys([*told, *self.take(reports, now)])
+            notes += self._choose()
         if batch.touched is not None:
-            self._scoreboard.seen(batch.touched, now)
-        if not batch.lanes:
-            return batch.notes
-        lanes = [self._dated(lane, now) for lane in batch.lanes]
-        reports = self.collection.read(lanes, self.recipes(), self.slack_us)
-        self.progress.bytes += batch.bytes
-        notes = [note for report in reports for note in report.notes]
-        notes += self.take(reports, now)
-        return (*batch.notes, *dict.fromkeys(notes), *self._choose())
+            read = {lane[0].source for lane in batch.lanes}
+            self._scoreboard.seen(batch.touched, read, now)
+        return tuple(notes)
 
     def take(self, reports: Sequence[Report], now: float) -> list[str]:
         """Notes what was read; returns what has failed."""
@@ -141,9 +144,7 @@ class Pipeline:
             source = self.progress.sources.setdefault(report.source, Source())
             source.heard_at = now
             source.ended = False
-            source.begin(report.tallies)
-            for axis, position in report.reached.items():
-                source.reached[axis] = max(source.reached.get(axis, position), position)
+            source.advance(report.first, report.reached)
             self.progress.records += report.records
             self.progress.bad += report.bad
             self._timeless |= report.timeless
@@ -172,7 +173,8 @@ class Pipeline:
         self._boards.clear()
         axes = {shape.axis.column for shape in self._shapes.values()}
         horizons = {axis: self._scoreboard.horizon(axis, at) for axis in axes}
-        due, scores = self._due(horizons, at)
+        due, scores, upto = self._due(horizons, at)
+        self._note_emitted(due, scores, upto)
         emission = self._answer(due, scores, at, save) if due or save else Emission()
         self._forget_unbounded(horizons)
         return emission
@@ -205,10 +207,7 @@ class Pipeline:
             after = max(now_us - within, self.progress.emitted.get((job.name, spec.key), NEVER))
             yield spec.first_end(after // spec.pane) * spec.pane + within
 
-    def _answer(
-        self, due: Due, scores: Mapping[tuple[str, int, int], C2], at: Moment, save: bool
-    ) -> Emission:
-        self._note_emitted(due)
+    def _answer(self, due: Due, scores: Scores, at: Moment, save: bool) -> Emission:
         emitted = {shape.id: self.emitted(shape) for shape in self._shapes.values()}
         leaving = self._leaving(due)
         answer = self.collection.answer(leaving, emitted if save else None)
@@ -226,9 +225,11 @@ class Pipeline:
 
     def leave(self, emission: Emission, now: float) -> Emission:
         """The emission with the time at which it is made, which is no other's."""
-        self._left_at = max(self._tick(now), self._left_at + 1e-6)
-        self._note_timing(emission, self._left_at)
-        windows = [replace(left, at=self._left_at) for left in emission.windows]
+        if not emission.windows:
+            return emission
+        at = self.progress.left_at = max(self._tick(now), self.progress.left_at + 1e-6)
+        self._note_timing(emission, at)
+        windows = [replace(left, at=at) for left in emission.windows]
         return replace(emission, windows=windows)
 
     def _note_timing(self, emission: Emission, now: float) -> None:
@@ -268,7 +269,7 @@ class Pipeline:
         name: str,
         due: Due,
         rows: pa.Table,
-        scores: Mapping[tuple[str, int, int], C2],
+        scores: Scores,
         at: Moment,
     ) -> JobWindows:
         job = self.jobs[name]
@@ -279,68 +280,90 @@ class Pipeline:
             (which, end) for which, ends in enumerate(due.ends.get(name, ())) for end in ends
         ]
         found = {(i, end): scores[name, i, end] for i, end in kinds}
-        counts = {(i, end): self._counts(job, job.windows[i], end, found[i, end].only)
-                  for i, end in kinds}  # fmt: skip
+        counts = {(i, end): self._counts(job, job.windows[i], end, c2)
+                  for (i, end), c2 in found.items()}  # fmt: skip
         revisions = {(i, end): self._revision(job, job.windows[i], end) for i, end in kinds}
         return JobWindows(job, rows, counts, found, revisions)
 
-    def _counts(self, job: Job, spec: WindowSpec, end: int, only: Only | None) -> Counts:
+    def _counts(self, job: Job, spec: WindowSpec, end: int, c2: C2) -> Counts:
         """Records read, bad and late of what a window is made of."""
-        axis, sample = job.shape.axis.column, job.shape.sample
-        if only is not None:
-            counts = self.progress.ledger.counts_of(axis, spec, end, only.holds)
-        elif sample is not None:
-            counts = self.progress.ledger.counts_of(axis, spec, end, keeps(sample))
+        ledger, axis = self.progress.ledger, job.shape.axis.column
+        if c2.only is not None or job.shape.sample is not None:
+            counts = ledger.counts_of(axis, spec, end, c2.names, c2.inside)
         else:
-            counts = self.progress.ledger.counts(axis, spec, end)
-        return replace(counts, late=0) if job.shape.revised else counts
+            counts = ledger.counts(axis, spec, end)
+        return counts if job.shape.revise_us is None else replace(counts, late=0)
 
-    def _due(
-        self, horizons: Mapping[str, int | None], at: Moment
-    ) -> tuple[Due, dict[tuple[str, int, int], C2]]:
-        """Windows that hold records and leave now, each with its score."""
+    def _due(self, horizons: Mapping[str, int | None], at: Moment) -> tuple[Due, Scores, Upto]:
+        """Windows that hold records and leave now, each with its score.
+
+        Also told is up to where all windows of a kind have left then.
+        """
         ends: dict[str, list[list[int]]] = {}
         over: dict[str, tuple[int, int]] = {}
-        scores: dict[tuple[str, int, int], C2] = {}
+        scores: Scores = {}
+        upto: Upto = {}
         for name, job in self.jobs.items():
             horizon = horizons[job.shape.axis.column]
             if job.shape.gap is not None:
-                after, upto = self._sessions_until(job, horizon, at)
-                if upto > after:
-                    over[name] = after, upto
+                after, until = self._sessions_until(job, horizon, at)
+                if until > after:
+                    over[name] = after, until
                 continue
-            found = [
-                self._kind_due(job, spec, horizon, at) | self._again(job, which, at)
-                for which, spec in enumerate(job.windows)
-            ]
-            if any(found):
-                ends[name] = [sorted(kind) for kind in found]
-            for which, kind in enumerate(found):
-                scores |= {(name, which, end): c2 for end, c2 in kind.items()}
+            ends[name] = []
+            for which, spec in enumerate(job.windows):
+                found, last = self._kind_due(job, spec, horizon, at)
+                if last is not None:
+                    upto[name, spec.key] = last * spec.pane
+                found |= self._again(job, which, at)
+                ends[name].append(sorted(found))
+                scores |= {(name, which, end): c2 for end, c2 in found.items()}
+        ends = {name: kinds for name, kinds in ends.items() if any(kinds)}
         only = {window: c2.only for window, c2 in scores.items() if c2.only is not None}
-        return Due(ends, over, not at.final, only), scores
+        return Due(ends, over, not at.final, only), scores, upto
 
     def _kind_due(
         self, job: Job, spec: WindowSpec, horizon: int | None, at: Moment
-    ) -> dict[int, C2]:
-        """The windows of one kind that leave, in order: the first to stay holds the others."""
-        panes = self.progress.ledger.panes((job.shape.axis.column, job.shape.pane))
+    ) -> tuple[dict[int, C2], int | None]:
+        """The windows of one kind that leave, and the last before which none stays.
+
+        They leave in order. When one has to leave at its deadline, those before it do too, unless
+        they wait for a log that is still being read: then it goes ahead of them.
+        """
+        axis = job.shape.axis.column
+        panes = self.progress.ledger.panes((axis, job.shape.pane))
         if _is_plain(job.bounds):
-            if horizon is None:
-                return {}
-            ends = self._ends(job, spec, panes, horizon)
-            return self._scored(job, spec, ends, at)
+            ends = self._ends(job, spec, panes, horizon) if horizon is not None else []
+            return self._scored(job, spec, ends, at), ends[-1] if ends else None
+        policy, ends = self._policy(job, at), self._ends(job, spec, panes, EVER)
+        overdue = max((end for end in ends if policy.is_due(end * spec.pane)), default=NEVER)
+        read = self._scoreboard.read_up_to(axis, at)
         found: dict[int, C2] = {}
-        started_us = self._started_us if self._follow else EVER
-        lead_us = int(self.lead_seconds * 1e6)
-        is_time = job.shape.axis.is_time
-        policy = Policy(job.bounds, self._board(job, at), at, is_time, started_us, lead_us)
-        for end in self._ends(job, spec, panes, EVER):
-            c2 = policy.decide(end - spec.length, end, end * spec.pane)
-            if c2 is None:
-                break
+        last, stays = None, False
+        for end in ends:
+            start, position = end - spec.length, end * spec.pane
+            c2 = policy.decide(start, end, position)
+            if c2 is None and end < overdue and position <= read:
+                c2 = policy.scored(start, end, Reason.DEADLINE)
+            if c2 is None or (stays and c2.reason is not Reason.DEADLINE):
+                stays = True
+                if end >= overdue:
+                    break
+                continue
             found[end] = c2
-        return found
+            if not stays and position <= read:
+                last = end
+        return found, last
+
+    def _policy(self, job: Job, at: Moment) -> Policy:
+        return Policy(
+            job.bounds,
+            self._board(job, at),
+            at,
+            job.shape.axis.is_time,
+            self._started_us if self._follow else EVER,
+            int(self.lead_seconds * 1e6),
+        )
 
     def _board(self, job: Job, at: Moment) -> Board:
         """What is known of the sources; jobs with the same panes share it."""
@@ -356,8 +379,15 @@ class Pipeline:
 
     def _again(self, job: Job, which: int, at: Moment) -> dict[int, C2]:
         """The windows that have left, and that late records have changed."""
-        touched = sorted(self._touched.pop((job.name, which), ()))
-        return self._scored(job, job.windows[which], touched, at)
+        touched, spec = self._touched.pop((job.name, which), set()), job.windows[which]
+        if not touched:
+            return {}
+        policy, found = self._policy(job, at), self._scored(job, spec, sorted(touched), at)
+        for end in found:
+            known = self._left(job, spec).get(end * spec.pane)
+            if known is not None and known.reason not in (Reason.COMPLETE, Reason.EXHAUSTED):
+                found[end] = policy.scored(end - spec.length, end, Reason(known.reason))
+        return found
 
     def _sessions_until(self, job: Job, horizon: int | None, at: Moment) -> tuple[int, int]:
         """After which position and up to which one sessions that end there leave."""
@@ -383,7 +413,11 @@ class Pipeline:
             ends = [end for end in ends if end * spec.pane > begin]
         if until is not None:
             ends = [end for end in ends if (end - spec.length) * spec.pane < until]
-        return ends
+        left = self._left(job, spec)  # some ahead of others
+        return [end for end in ends if end * spec.pane not in left] if left else ends
+
+    def _left(self, job: Job, spec: WindowSpec) -> dict[int, Leaving]:
+        return self.progress.left.get((job.name, spec.key), {})
 
     def waiting(self, name: str) -> tuple[int, int]:
         """Records of a job that no window has answered yet, and the windows they wait for."""
@@ -396,47 +430,46 @@ class Pipeline:
                 found.append((self.progress.ledger.read_since(grid, after), windows))
         return max(found)
 
-    def _note_emitted(self, due: Due) -> None:
+    def _note_emitted(self, due: Due, scores: Scores, upto: Upto) -> None:
         emitted = self.progress.emitted
+        for kind, position in upto.items():
+            emitted[kind] = max(emitted.get(kind, NEVER), position)
+        for name, (_, until) in due.sessions.items():
+            emitted[name, SESSION] = until
         for name, kinds in due.ends.items():
             job = self.jobs[name]
-            for spec, ends in zip(job.windows, kinds, strict=True):
-                if ends:
-                    key = name, spec.key
-                    emitted[key] = max(emitted.get(key, NEVER), ends[-1] * spec.pane)
-                    self._note_revisions(job, spec, ends)
-        for name, (_, upto) in due.sessions.items():
-            emitted[name, SESSION] = upto
+            for which, (spec, ends) in enumerate(zip(job.windows, kinds, strict=True)):
+                if ends and job.bounds != Bounds():
+                    reasons = {end * spec.pane: scores[name, which, end].reason for end in ends}
+                    self._note_left(job, spec, reasons)
 
-    def _note_revisions(self, job: Job, spec: WindowSpec, ends: Sequence[int]) -> None:
-        if job.bounds.revise_us is None:
-            return
-        known = self.progress.revisions.setdefault((job.name, spec.key), {})
-        oldest = self.progress.emitted[job.name, spec.key] - job.bounds.revise_us
-        positions = [end * spec.pane for end in ends]
-        for position in [p for p in known if p <= oldest and p not in positions]:
+    def _note_left(self, job: Job, spec: WindowSpec, reasons: Mapping[int, Reason]) -> None:
+        """Remembers why windows have left, as long as somebody may want to know."""
+        known = self.progress.left.setdefault((job.name, spec.key), {})
+        kept = max(spec.range, job.bounds.revise_us or 0)
+        oldest = self.progress.emitted.get((job.name, spec.key), NEVER) - kept
+        for position in [p for p in known if p <= oldest and p not in reasons]:
             del known[position]
-        for position in positions:
-            known[position] = known.get(position, -1) + 1
+        for position, reason in reasons.items():
+            before = known.get(position)
+            known[position] = Leaving(0, reason)
+            if before is not None:
+                known[position] = replace(before, revision=before.revision + 1)
 
     def _revision(self, job: Job, spec: WindowSpec, end: int) -> int:
-        known = self.progress.revisions.get((job.name, spec.key), {})
-        return known.get(end * spec.pane, 0)
+        known = self._left(job, spec).get(end * spec.pane)
+        return known.revision if known is not None and job.bounds.revise_us is not None else 0
 
     def _touch(self, report: Report) -> None:
         """Notes the windows that have left without records that came now."""
         for job in self.jobs.values():
-            if job.bounds.revise_us is None:
-                continue
-            grid = job.shape.axis.column, job.shape.pane
-            panes = {t.pane for t in report.tallies if (t.axis, t.size) == grid and t.records}
-            for which, spec in enumerate(job.windows):
-                left, kept = self._emitted(job, spec), self._kept(job, spec)
-                if left is None or kept is None:
-                    continue
-                for pane in panes:
+            for which, spec in enumerate(job.windows if job.shape.id in report.changed else ()):
+                emitted, kept = self._emitted(job, spec), self._kept(job, spec)
+                left = {position // spec.pane for position in self._left(job, spec)}
+                for pane in report.changed[job.shape.id]:
                     ends = range(spec.first_end(pane), spec.last_end(pane) + 1, spec.step)
-                    again = {end for end in ends if kept < end <= left}
+                    again = {e for e in ends if e in left or (emitted is not None and e <= emitted)}
+                    again = {e for e in again if kept is None or e > kept}
                     if again:
                         self._touched.setdefault((job.name, which), set()).update(again)
 
@@ -526,13 +559,18 @@ class Pipeline:
 
         Windows that left because they were good enough needed no more.
         """
+        revised = job.bounds.revise_us is not None
         for spec in job.windows:
-            first = spec.first_end(pane)
-            revised = job.bounds.revise_us is not None
-            left = None if job.bounds.fidelity is not None else self._kept(job, spec)
-            marks = [m for m in (None if revised else not_before, left) if m is not None]
-            if marks and first <= max(marks):
-                yield first
+            first, left = spec.first_end(pane), {} if revised else self._left(job, spec)
+            marks = [self._kept(job, spec), None if revised else not_before]
+            over = max((mark for mark in marks if mark is not None), default=NEVER)
+            if first <= max(over, max(left, default=NEVER) // spec.pane):
+                for end in range(first, spec.last_end(pane) + 1, spec.step):
+                    known = left.get(end * spec.pane)
+                    enough = known is not None and known.reason == Reason.FIDELITY
+                    if not enough and (end <= over or known is not None):
+                        yield end
+                        break
 
 
 def _is_plain(bounds: Bounds) -> bool:

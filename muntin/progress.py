@@ -22,13 +22,22 @@ class Lateness:
     slack_us: int = 0
 
 
+@dataclass(frozen=True)
+class Leaving:
+    """How often a window has left before, and why it did first."""
+
+    revision: int
+    reason: str
+
+
 @dataclass
 class Progress:
     sources: dict[str, Source] = field(default_factory=dict)
     emitted: dict[Kind, int] = field(default_factory=dict)
     """Where the last window of a job and kind ended, as a position."""
-    revisions: dict[Kind, dict[int, int]] = field(default_factory=dict)
-    """How often windows that may be revised have left, by the position where they end."""
+    left: dict[Kind, dict[int, Leaving]] = field(default_factory=dict)
+    """The newest windows of jobs with bounds that have left, by the position where they end."""
+    left_at: float = 0.0  # when the last windows have left
     ledger: Ledger = field(default_factory=Ledger)
     late: dict[str, Lateness] = field(default_factory=dict)
     timings: dict[str, Timing] = field(default_factory=dict)

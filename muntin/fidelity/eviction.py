@@ -31,8 +31,13 @@ class Policy:
         """Whether the window of panes `[start, end)` leaves now."""
         cells = self.board.cells(start, end)
         reason = self._reason(cells, end, end_position)
-        if reason is None:
-            return None
+        return None if reason is None else self._scored(cells, start, reason)
+
+    def scored(self, start: int, end: int, reason: Reason) -> C2:
+        """The score of a window that leaves for a reason that is known already."""
+        return self._scored(self.board.cells(start, end), start, reason)
+
+    def _scored(self, cells: Cells, start: int, reason: Reason) -> C2:
         only = None
         if reason is Reason.FIDELITY:
             only = _only(self.bounds.form, cells, start, self.board.sources)
@@ -45,12 +50,13 @@ class Policy:
             return Reason.COMPLETE
         if self._is_good_enough(cells):
             return Reason.FIDELITY
-        if self._is_due(end_position):
+        if self.is_due(end_position):
             return Reason.DEADLINE
         idle = not awaited.any() and self._is_over(end, end_position)
         return Reason.EXHAUSTED if idle or self._is_hopeless(cells, end) else None
 
-    def _is_due(self, end_position: int) -> bool:
+    def is_due(self, end_position: int) -> bool:
+        """Whether a window that ends there has to set off now."""
         if self.bounds.within_us is None:
             return False
         deadline, now_us = end_position + self.bounds.within_us, self.at.now_us

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import lru_cache
 from hashlib import blake2b
 
@@ -30,11 +30,6 @@ def kept_of(sample: Sample, sources: Sequence[str], panes: Panes) -> Mask:
     mixed = (mixed ^ (mixed >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
     thrown = (mixed ^ (mixed >> np.uint64(31))) >> np.uint64(11)
     return thrown.astype(np.float64) < sample.share * (1 << 53)
-
-
-def keeps(sample: Sample) -> Callable[[str, int], bool]:
-    """Whether a source's pane is in the sample."""
-    return lambda source, pane: bool(kept(sample, source, np.array([pane]))[0])
 
 
 @lru_cache(maxsize=65_536)

@@ -21,6 +21,7 @@ from muntin.model import Sample
 from muntin.values import percent
 
 Cells = NDArray[np.uint8]  # a State for each source and pane
+Mask = NDArray[np.bool_]
 NEVER, EVER = -(1 << 62), 1 << 62
 
 
@@ -49,19 +50,19 @@ class Only:
     panes: tuple[int, ...] | None = None
     sources: tuple[str, ...] | None = None
 
-    def holds(self, source: str, pane: int) -> bool:
-        inside = self.panes is None or pane in self.panes
-        return inside and (self.sources is None or source in self.sources)
-
     def narrowed(self, cells: Cells, start: int, names: Sequence[str]) -> Cells:
         """What was merged and is left out of the result counts as cancelled."""
+        inside = self.inside(cells, start, names)
+        return np.where(~inside & (cells == State.MERGED), np.uint8(State.CANCELLED), cells)
+
+    def inside(self, cells: Cells, start: int, names: Sequence[str]) -> Mask:
         inside = np.ones(cells.shape, bool)
         if self.panes is not None:
             inside &= np.isin(np.arange(start, start + cells.shape[1]), self.panes)
         if self.sources is not None:
             taken = set(self.sources)
             inside &= np.array([name in taken for name in names], bool)[:, None]
-        return np.where(~inside & (cells == State.MERGED), np.uint8(State.CANCELLED), cells)
+        return inside
 
 
 class Reason(StrEnum):
@@ -106,7 +107,7 @@ class Board:
         for source, track in other.tracks.items():
             known = tracks.get(source)
             tracks[source] = track if known is None else known.merge(track)
-        return replace(self, tracks=tracks)
+        return Board(tracks, self.sample or other.sample)
 
     @cached_property
     def sources(self) -> tuple[str, ...]:
@@ -157,10 +158,11 @@ class Board:
         total = int(counted.sum())
         expected = int(counted.any(axis=1).sum())
         per_pane = merged.sum(axis=0)
+        panes = int(counted.any(axis=0).sum())
         return C2(
             reason,
             float(merged.sum() / total) if total else 1.0,
-            float((per_pane > 0).mean()) if total else 1.0,
+            float((per_pane > 0).sum() / panes) if panes else 1.0,
             float(merged.any(axis=1).sum() / expected) if expected else 1.0,
             expected,
             tuple((int(n), len(list(same))) for n, same in groupby(per_pane.tolist())),
@@ -171,9 +173,9 @@ class Board:
         )
 
 
-def is_counted(cells: Cells) -> NDArray[np.bool_]:
+def is_counted(cells: Cells) -> Mask:
     """Where a source is expected to have something: from its first pane to its last."""
-    counted: NDArray[np.bool_] = (cells != State.LATER) & (cells != State.REMOVED)
+    counted: Mask = (cells != State.LATER) & (cells != State.REMOVED)
     return counted
 
 
@@ -182,8 +184,9 @@ class C2:
     """How complete a result is, between 0 and 1.
 
     `area` is the share of panes that were merged, counted source by source; `time` that of panes
-    with at least one source; `space` that of sources with at least one pane. A pane whose source
-    had not passed its end counts as missing, though what was read of it is in the result.
+    with at least one source, of those in which any counts; `space` that of sources with at least
+    one pane. A pane whose source had not passed its end counts as missing, though what was read of
+    it is in the result.
     """
 
     reason: Reason
@@ -207,6 +210,13 @@ class C2:
         """A State for each source, in the order of `names`, and pane."""
         cells = self.board.cells(self.start, self.end)
         return cells if self.only is None else self.only.narrowed(cells, self.start, self.names)
+
+    @property
+    def inside(self) -> Mask:
+        """Which sources and panes the result is made of, as far as they had come."""
+        cells = self.board.cells(self.start, self.end)
+        taken: Mask = cells != State.SKIPPED
+        return taken if self.only is None else self.only.inside(cells, self.start, self.names)
 
     @property
     def names(self) -> Sequence[str]:

@@ -5,16 +5,17 @@ One whose files are gone counts up to its last pane; a declared one goes on coun
 
 While logs are followed, a source that has sent nothing for the idle time is dead, unless its
 files were touched meanwhile. Then it lives and had nothing to say: the time of the touch is its
-word that nothing from before it follows.
+word that nothing from before it follows. A declared one that was never heard has the idle time
+from the start of the run.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 
 from muntin.fidelity.score import EVER, NEVER, Board, State, Track
-from muntin.model import TIME, Sample, Stream, Tally
+from muntin.model import TIME, Sample, Stream
 
 FAR_BEHIND = 2  # panes
 
@@ -26,15 +27,16 @@ class Source:
     reached: dict[str, int] = field(default_factory=dict)
     first: dict[str, int] = field(default_factory=dict)
     heard_at: float | None = None  # None after a restart, until the clock is known
-    touched_at: float = 0.0
+    wrote_at: float = 0.0  # when the files were changed that were read last
+    touched_at: float = 0.0  # when they were changed and nothing came of it
     ended: bool = False
 
-    def begin(self, tallies: Iterable[Tally]) -> None:
-        """Takes the panes of its records as where the source may have begun."""
-        for tally in tallies:
-            if tally.records:
-                start = tally.pane * tally.size
-                self.first[tally.axis] = min(self.first.get(tally.axis, start), start)
+    def advance(self, first: Mapping[str, int], reached: Mapping[str, int]) -> None:
+        """Takes the lowest and the highest positions of its records on each axis."""
+        for axis, position in first.items():
+            self.first[axis] = min(self.first.get(axis, position), position)
+        for axis, position in reached.items():
+            self.reached[axis] = max(self.reached.get(axis, position), position)
 
 
 @dataclass(frozen=True)
@@ -69,17 +71,31 @@ class Scoreboard:
         self._follow = follow
         self._slack_us = slack_us
         self._idle_seconds = idle_seconds
+        self._since: float | None = None  # the first look at the clock
 
-    def seen(self, touched: Mapping[str, float], now: float) -> None:
-        """Takes the times at which files of each source were changed; the others have ended."""
+    def seen(self, touched: Mapping[str, float], read: Collection[str], now: float) -> None:
+        """Takes the times at which files of each source were changed, and who was read.
+
+        A change of which nothing came is a sign of life. Sources without files have ended.
+        """
         for name, source in self.sources.items():
-            source.touched_at = max(source.touched_at, min(touched.get(name, 0.0), now))
+            changed_at = touched.get(name, 0.0)
+            if name in read:
+                source.wrote_at = changed_at
+            elif changed_at > source.wrote_at:
+                source.touched_at = min(changed_at, now)
             source.ended = self._follow and name not in touched and name not in self._declared
 
     def awaken(self, now: float) -> None:
-        """After a restart, silence is counted from the first look at the clock."""
+        """Silence that nobody has seen begin is counted from the first look at the clock."""
+        self._since = now if self._since is None else self._since
         for source in self.sources.values():
             source.heard_at = now if source.heard_at is None else source.heard_at
+
+    def read_up_to(self, axis: str, at: Moment) -> int:
+        """The position before which nobody has anything left to be read."""
+        behind = (self.sources.get(name, Source()).reached.get(axis, NEVER) for name in at.behind)
+        return min(behind, default=EVER)
 
     def horizon(self, axis: str, at: Moment) -> int | None:
         """The position before which no record is awaited, or None while that is unknown."""
@@ -91,6 +107,8 @@ class Scoreboard:
         sources = self.sources
         if any(name not in sources or axis not in sources[name].reached for name in at.behind):
             return None  # its first records are still to be read
+        if any(name not in sources and self._is_awaited(name, at) for name in self._declared):
+            return None
         known = [n for n, source in sources.items() if axis in source.reached]
         holding = [self._passed(n, axis, at) for n in known if self._is_awaited(n, at)]
         if holding:
@@ -135,8 +153,12 @@ class Scoreboard:
         """Whether more of a source is to be expected."""
         if name in at.behind:
             return True
+        if not self._follow or at.final:
+            return False
         source = self.sources.get(name)
-        if not self._follow or at.final or source is None or source.ended:
+        if source is None:
+            return name in self._declared and self._is_recent(self._since, at)
+        if source.ended:
             return False
         return self._is_recent(source.heard_at, at) or self._is_recent(source.touched_at, at)
 

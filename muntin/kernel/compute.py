@@ -76,6 +76,7 @@ class Computed:
     ahead: int = 0  # records of a time that is yet to come
     late: Late = field(default_factory=dict)  # for sessions, by shape
     faults: tuple[Fault, ...] = ()
+    first: dict[str, int] = field(default_factory=dict)  # axis -> the lowest position
 
 
 @dataclass
@@ -154,7 +155,7 @@ def compute(
     for recipe in recipes:
         shape = recipe.shape
         started = time.perf_counter()
-        may_be_late = marked and shape.axis.is_time and not shape.revised
+        may_be_late = marked and shape.axis.is_time and shape.revise_us is None
         mine = (
             good if shape.gap is not None else _used(recipe, good, ways[shape.axis.column], source)
         )
@@ -186,6 +187,7 @@ def compute(
         places.ahead,
         late,
         tuple(faults),
+        {axis: lowest for axis, way in ways.items() if (lowest := way.lowest) is not None},
     )
 
 
@@ -233,6 +235,11 @@ class _Way:
     marks: Positions | None = None
     backwards: int = 0
     until: Positions | None = None  # where spans end, if every pane they touch counts them
+
+    @property
+    def lowest(self) -> int | None:
+        there = self.positions[self.positions != _NONE]
+        return int(there.min()) if len(there) else None
 
     def since(self, records: pa.Table, over: int | None) -> tuple[pa.Table, tuple[int, int]]:
         """The records that sessions may still have, and of the others how many and how late."""
@@ -397,10 +404,13 @@ class Totals:
     backwards: int = 0
     late: Late = field(default_factory=dict)
     faults: list[Fault] = field(default_factory=list)
+    first: dict[str, int] = field(default_factory=dict)
 
     def add(self, piece: Computed) -> None:
         for shape, block in piece.blocks.items():
             self.blocks.setdefault(shape, []).append(block)
+        for axis, position in piece.first.items():
+            self.first[axis] = min(self.first.get(axis, position), position)
         for shape, cost in piece.costs.items():
             self.costs[shape] = self.costs.get(shape, Cost()) + cost
         self.tallies.extend(piece.tallies)

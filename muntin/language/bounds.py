@@ -43,7 +43,7 @@ def bounded(script: Script, node: exp.Expr, over: Over, job: Job) -> Job:
         if shape.lives_on:
             message = "REVISE needs windows; without them, results leave as records come"
             raise script.error(message, node.args["revise"])
-        shape = replace(shape, revised=True)
+        shape = replace(shape, revise_us=bounds.revise_us)
     return replace(job, shape=shape, bounds=bounds)
 
 

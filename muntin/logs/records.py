@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import pyarrow as pa
@@ -15,9 +15,10 @@ from muntin.kernel.merge import gather, merge
 from muntin.logs.bad import first_bad_row, first_fall
 from muntin.logs.chunks import PIECE_BYTES, Chunk, WorkOrder, read_chunks
 from muntin.logs.formats import Wanted, needed_columns, records_sql, sizes_sql
-from muntin.model import POSITION, SIZE, SOURCE_COLUMN, TIME, Fault, Stream, Tally
+from muntin.model import POSITION, SIZE, SOURCE_COLUMN, TIME, Fault, Shape, Stream, Tally
 from muntin.windows.ledger import Ledger
 
+Changed = dict[str, frozenset[int]]
 # Blocks of pieces are merged when they become many: a lane may be one long gzip file.
 _BLOCKS_AT_MOST = 32
 
@@ -36,6 +37,18 @@ class Report:
     notes: tuple[str, ...] = ()
     timeless: bool = False  # whether the first bad row had no time, and nothing else wrong
     faults: tuple[Fault, ...] = ()
+    first: dict[str, int] = field(default_factory=dict)  # axis -> the lowest position
+    changed: Changed = field(default_factory=dict)
+    """The panes that have got rows, of shapes whose windows may be revised."""
+
+
+def changed_panes(shapes: Mapping[str, Shape], blocks: Mapping[str, pa.Table]) -> Changed:
+    """The panes with rows, by shape, where windows that have left may be revised."""
+    return {
+        shape: frozenset(pc.unique(block.column("pane")).to_pylist())
+        for shape, block in blocks.items()
+        if shapes[shape].revise_us is not None
+    }
 
 
 def read_lane(
@@ -54,7 +67,8 @@ def read_lane(
             if stream.on_bad_row == "fail":
                 raise
             reading.give_up(order, str(error))
-    return reading.blocks(), reading.report(lane[0].source)
+    blocks = reading.blocks()
+    return blocks, reading.report(lane[0].source, blocks)
 
 
 class _Reading:
@@ -116,7 +130,7 @@ class _Reading:
     def blocks(self) -> dict[str, pa.Table]:
         return {shape: gather(self._shapes[shape], b) for shape, b in self.totals.blocks.items()}
 
-    def report(self, source: str) -> Report:
+    def report(self, source: str, blocks: Mapping[str, pa.Table]) -> Report:
         totals = self.totals
         tallies = tuple(Ledger(totals.tallies))
         reached, notes = self._clocks.reached(), tuple(self.notes)
@@ -131,6 +145,8 @@ class _Reading:
             notes,
             self._timeless,
             tuple(totals.faults),
+            totals.first,
+            changed_panes(self._shapes, blocks),
         )
 
     def _look_at_bad(self, chunk: Chunk, records: pa.Table, order: WorkOrder) -> None:

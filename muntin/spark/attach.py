@@ -28,7 +28,7 @@ from muntin.kernel.engine import column_types
 from muntin.language.check import check
 from muntin.logs.chunks import Chunk, WorkOrder
 from muntin.logs.formats import Wanted
-from muntin.logs.records import Report, parse
+from muntin.logs.records import Report, changed_panes, parse
 from muntin.model import Column, Format, Stream
 from muntin.pipeline import Pipeline
 from muntin.spark.collection import Kept, SparkCollection, scatter
@@ -164,6 +164,8 @@ def _compute_rows(
         done.costs,
         done.late,
         faults=done.faults,
+        first=done.first,
+        changed=changed_panes({r.shape.id: r.shape for r in recipes}, done.blocks),
     )
 
 

@@ -27,7 +27,7 @@ from muntin.fidelity.timing import Timing
 from muntin.kernel.block import decode, encode
 from muntin.logs.tail import FilePosition
 from muntin.model import Program, Tally
-from muntin.progress import Lateness, Progress
+from muntin.progress import Lateness, Leaving, Progress
 from muntin.store import delta
 from muntin.windows.choice import Choice
 from muntin.windows.ledger import Ledger
@@ -149,9 +149,11 @@ def _progress_json(saved: Saved) -> bytes:
             "positions": [asdict(f) for f in saved.positions],
             "shapes": saved.shapes,
             "sources": {name: _source_json(source) for name, source in p.sources.items()},
-            "revisions": [
-                [job, kind, list(times.items())] for (job, kind), times in p.revisions.items()
+            "left": [
+                [job, kind, [[end, w.revision, w.reason] for end, w in windows.items()]]
+                for (job, kind), windows in p.left.items()
             ],
+            "left_at": p.left_at,
             "timings": {
                 job: [t.windows, t.area, t.misses, t.within_us, list(t.lags.items())]
                 for job, t in p.timings.items()
@@ -180,7 +182,11 @@ def _parse_progress(data: bytes) -> Saved:
     records, bad, size, windows = read["totals"]
     progress = Progress(
         sources={name: Source(**source) for name, source in read["sources"].items()},
-        revisions={(job, kind): dict(times) for job, kind, times in read["revisions"]},
+        left={
+            (job, kind): {end: Leaving(revision, reason) for end, revision, reason in windows}
+            for job, kind, windows in read["left"]
+        },
+        left_at=read["left_at"],
         timings={
             job: Timing(windows, area, misses, within, dict(lags))
             for job, (windows, area, misses, within, lags) in read["timings"].items()

@@ -69,8 +69,10 @@ class Results:
         newest = f" QUALIFY {' AND '.join(wanted)}" if wanted else ""
         # Rows of a window lie in one file, in their order.
         order = " ORDER BY window_end, revision, file_row_number"
-        rows = f"SELECT * EXCLUDE (file_row_number) FROM stored{where}{newest}{order}"
-        return delta.read(path, rows)
+        rows = f"SELECT * FROM stored{where}{newest}"
+        # A revision without rows is stored as one that has no score.
+        shown = f"SELECT * EXCLUDE (file_row_number) FROM ({rows}) WHERE c2 IS NOT NULL{order}"
+        return delta.read(path, shown)
 
 
 def _require_same_types(job: str, path: Path, known: pa.Schema, wanted: pa.Schema) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import accumulate
 
@@ -83,14 +83,16 @@ class Ledger:
         return self._sums[grid].counts(end - spec.length, end)
 
     def counts_of(
-        self, axis: str, spec: WindowSpec, end: int, holds: Callable[[str, int], bool]
+        self, axis: str, spec: WindowSpec, end: int, names: Sequence[str], inside: NDArray[np.bool_]
     ) -> Counts:
-        """The same of the sources and panes that are asked for alone."""
+        """The same of some sources, by name, and panes: a row and a column of `inside`."""
+        rows = {name: row for row, name in enumerate(names)}
+        panes, first = self._panes.get((axis, spec.pane), {}), end - spec.length
         read = bad = late = 0
-        panes = self._panes.get((axis, spec.pane), {})
-        for number in range(end - spec.length, end):
+        for number in range(first, end):
             for tally in panes[number].tallies.values() if number in panes else ():
-                if holds(tally.source, number):
+                row = rows.get(tally.source)
+                if row is not None and inside[row, number - first]:
                     read += tally.records
                     bad += tally.bad
                     if tally.not_before is not None and tally.not_before >= end:

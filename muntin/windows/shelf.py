@@ -46,11 +46,13 @@ class Shelf(Generic[Rows]):
         """Drops windows that hold a pane into which records on time came just now."""
         if not self.complete:
             return
-        first: dict[tuple[str, int], int] = {}
+        first: dict[tuple[str, int, bool], int] = {}
         for tally in tallies:
-            if tally.records and tally.not_before is None:
-                grid = tally.axis, tally.size
-                first[grid] = min(first.get(grid, tally.pane), tally.pane)
+            # Where windows are revised, late records are rows like all others.
+            for revised in (True, False) if tally.not_before is None else (True,):
+                grid = tally.axis, tally.size, revised
+                if tally.records:
+                    first[grid] = min(first.get(grid, tally.pane), tally.pane)
         self.complete = [
             c for c in self.complete if c.last_end <= first.get(_grid(shapes[c.shape]), c.last_end)
         ]
@@ -62,5 +64,5 @@ class Shelf(Generic[Rows]):
         ]
 
 
-def _grid(shape: Shape) -> tuple[str, int]:
-    return shape.axis.column, shape.pane
+def _grid(shape: Shape) -> tuple[str, int, bool]:
+    return shape.axis.column, shape.pane, shape.revise_us is not None

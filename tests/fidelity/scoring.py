@@ -14,8 +14,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
+import numpy as np
+
 import muntin as mt
-from muntin.fidelity.sampling import keeps
+from muntin.fidelity.sampling import kept
 from muntin.inline import InlineCollection
 from muntin.logs.tail import Tail
 from muntin.model import Sample
@@ -153,6 +155,7 @@ class _Source:
     read: list[tuple[Record, int]] = field(default_factory=list)  # with the mark it was read at
     reached: int | None = None
     heard_at: float = 0.0
+    wrote_at: float = 0.0
     touched_at: float = 0.0
     ended: bool = False
 
@@ -179,13 +182,19 @@ class Model:
             fresh.setdefault(happening.source, []).extend(happening.records)
         for name, source in self._sources.items():
             source.ended = name not in self._files and name not in self._q.sources
-            if name in self._files:
-                source.touched_at = max(source.touched_at, self._files[name])
+            if name in self._files and not fresh.get(name) and self._files[name] > source.wrote_at:
+                source.touched_at = self._files[name]
         for name, records in fresh.items():
             self._read(name, records, now)
         left = []
-        for end in self._candidates():
+        ends = self._candidates()
+        overdue = [end for end in ends if self._is_due(end, now)]
+        for end in ends:
             found = self._decide(end, now)
+            if found is None and any(end < later for later in overdue):
+                cells = self._cells(end, now)
+                inside = {cell for cell, state in cells.items() if state != "skipped"}
+                found = self._answer(end, "deadline", cells, inside)
             if found is None:
                 break
             self._emitted = end
@@ -197,7 +206,7 @@ class Model:
         if not records:
             return
         source = self._sources.setdefault(name, _Source())
-        source.heard_at = now
+        source.heard_at = source.wrote_at = now
         source.ended = False
         for record in records:
             source.reached = max(record.t, record.t if source.reached is None else source.reached)
@@ -259,6 +268,7 @@ class Model:
         merged = {cell for cell, state in cells.items() if state == "merged"}
         panes = range(start // self._q.pane, end // self._q.pane)
         names = {n for (n, _), state in cells.items() if state not in ("later", "removed")}
+        counting = {p for (_, p), state in cells.items() if state not in ("later", "removed")}
         return Left(
             start,
             tuple(sorted((k, counts[k], sums[k]) for k in counts)),
@@ -266,7 +276,7 @@ class Model:
             late,
             reason,
             len(merged) / counted if counted else 1.0,
-            len({p for _, p in merged}) / len(panes) if counted else 1.0,
+            len({p for _, p in merged}) / len(counting) if counting else 1.0,
             len({n for n, _ in merged}) / len(names) if names else 1.0,
             tuple(sum((n, p) in merged for n in self._known()) for p in panes),
             tuple((n, p, cells[n, p]) for n in self._known() for p in panes),
@@ -293,10 +303,10 @@ class Model:
             if source.ended and pane > source.reached // self._q.pane:
                 return "removed"
         share = (self._q.fidelity or 100) / 100
-        if self._q.form == "sampled" and not keeps(Sample("j", share))(name, pane):
+        if self._q.form == "sampled" and not kept(Sample("j", share), name, np.array([pane]))[0]:
             return "skipped"
         if source is None:
-            return "dead"
+            return "leapt" if leapt else "awaited" if self._is_young(now) else "dead"
         if pane < self._whole(name, now):
             return "merged"
         if leapt:
@@ -306,6 +316,14 @@ class Model:
     def _first(self, source: _Source) -> int:
         pane = self._q.pane
         return min(record.t // pane for record, _ in source.read)
+
+    def _is_young(self, now: float) -> bool:
+        """Whether sources that are declared may still come."""
+        return now - self._started <= IDLE
+
+    def _unheard(self, now: float) -> list[str]:
+        known = self._sources
+        return [n for n in self._q.sources if n not in known] if self._is_young(now) else []
 
     def _is_awaited(self, source: _Source, now: float) -> bool:
         return not source.ended and now - max(source.heard_at, source.touched_at) <= IDLE
@@ -330,6 +348,7 @@ class Model:
             for name, source in self._sources.items()
             if self._is_awaited(source, now)
         }
+        alive |= dict.fromkeys(self._unheard(now), -(10**9))
         if not alive:
             return set()
         middle = sorted(alive.values())[len(alive) // 2]
@@ -337,6 +356,8 @@ class Model:
 
     def _plain_reason(self, cells: Cells, end: int, now: float) -> str | None:
         awaited = [s for s in self._sources.values() if self._is_awaited(s, now)]
+        if self._unheard(now):
+            return None
         horizon = now
         if awaited:
             horizon = min(self._passed(source, now) for source in awaited) - self._q.slack
@@ -358,7 +379,7 @@ class Model:
                     return "fidelity"
             elif self._share(cells, {"merged"}) >= target:
                 return "fidelity"
-        if self._q.within is not None and self._started < end + self._q.within <= now:
+        if self._is_due(end, now):
             return "deadline"
         if over and "awaited" not in cells.values():
             return "exhausted"
@@ -367,10 +388,15 @@ class Model:
         if self._share(cells, {"merged", "awaited"}) >= target:
             return None
         alive = [n for n, s in self._sources.items() if self._is_awaited(s, now)]
+        alive += self._unheard(now)
         if self._q.leap:
             alive = [n for n in alive if n not in self._leapt(now)]
-        passed = sum(self._whole(name, now) >= pane_end for name in alive)
+        heard = [name for name in alive if name in self._sources]
+        passed = sum(self._whole(name, now) >= pane_end for name in heard)
         return "exhausted" if alive and 2 * passed >= len(alive) else None
+
+    def _is_due(self, end: int, now: float) -> bool:
+        return self._q.within is not None and self._started < end + self._q.within <= now
 
     def _share(self, cells: Cells, there: set[State]) -> float:
         counted = {c: s for c, s in cells.items() if s not in ("later", "removed")}

@@ -24,9 +24,11 @@ JOB = "CREATE JOB j AS SELECT k, count(*) AS c, sum(n) AS n FROM s GROUP BY k WI
 class Run:
     """A live run that is stepped by hand: `at` sets the clock, reads, and says what left."""
 
-    def __init__(self, folder: Path, window: str, clauses: str = "", idle: float = 5) -> None:
+    def __init__(
+        self, folder: Path, window: str, clauses: str = "", idle: float = 5, job: str = JOB
+    ) -> None:
         self.folder = folder
-        program = mt.sql(STREAM.format(folder=folder, clauses=clauses) + JOB + window)
+        program = mt.sql(STREAM.format(folder=folder, clauses=clauses) + job + window)
         (stream,), jobs = program.streams.values(), list(program.jobs.values())
         self.tail = Tail(stream, True)
         self.pipeline = Pipeline(stream, jobs, InlineCollection(stream, jobs), True, idle)
@@ -107,8 +109,8 @@ def test_late_data_revises_what_has_left(tmp_path: Path) -> None:
     run.write("a", 1009, at=1052)
     assert told(run.at(1052)) == []  # too late for revisions too
     assert run.pipeline.progress.late["j"].records == 1
-    assert all(end > 1_020_000_000 for kind in run.pipeline.progress.revisions.values()
-               for end in kind)  # fmt: skip
+    (left,) = run.pipeline.progress.left.values()
+    assert min(left) > 1_020_000_000
 
 
 def test_a_source_that_speaks_of_the_future_passes_nothing_by_it(tmp_path: Path) -> None:
@@ -168,12 +170,12 @@ def test_a_touch_tells_a_quiet_source_from_a_dead_one(tmp_path: Path) -> None:
 def test_declared_sources_count_before_they_speak(tmp_path: Path) -> None:
     run = Run(tmp_path, "10 SECONDS", " SOURCES 'a', 'b'")
     run.write("a", 1001, 1011, at=1011)
-    (result,) = run.at(1011)
+    assert run.at(1011) == []  # b has the idle time to come
+    (result,) = run.at(1016.1)
     assert (result.c2.area, result.c2.space, str(result.c2.reason)) == (0.5, 0.5, "exhausted")
     (tmp_path / "a.log").unlink()
-    run.write("b", 1021, at=1021)
-    (result,) = run.at(1030)
-    assert (result.c2.sources, str(result.c2.reason)) == (2, "exhausted")
+    run.write("b", 1021, 1031, at=1031)
+    assert [r.c2.sources for r in run.at(1031)] == [2, 2]  # a goes on counting
 
 
 def test_what_nobody_needs_is_not_parsed(tmp_path: Path) -> None:
@@ -218,3 +220,121 @@ def test_finite_input_is_complete(tmp_path: Path, form: str) -> None:
     else:
         assert counts == [100, 100]
         assert {str(r.c2) for r in results} == {"100 % complete"}
+
+
+def test_larger_windows_have_what_smaller_ones_were_revised_for(tmp_path: Path) -> None:
+    run = Run(tmp_path, "10 SECONDS, 60 SECONDS PANE 5 SECONDS REVISE", idle=100)
+    run.write("a", 1021, 1026, 1031, at=1031)
+    run.at(1031)
+    run.write("a", 1022, at=1032)
+    assert told(run.at(1032)) == [(1020, 3, "complete", 1)]
+    run.write("a", 1081, at=1081)
+    assert told(run.at(1081)) == [(1030, 1, "complete", 0), (1020, 4, "complete", 0)]
+
+
+def test_a_revision_without_rows_takes_back_what_there_was(tmp_path: Path) -> None:
+    job = "CREATE JOB j AS SELECT k, count(*) AS c FROM s GROUP BY k HAVING count(*) < 2 WINDOW "
+    run = Run(tmp_path, "10 SECONDS REVISE", idle=100, job=job)
+    run.write("a", 1001, 1011, at=1011)
+    assert told(run.at(1011)) == [(1000, 1, "complete", 0)]
+    run.write("a", 1002, at=1012)
+    assert told(run.at(1012)) == [(1000, 0, "complete", 1)]
+    run.write("a", 1003, 1021, at=1021)
+    assert [(r.revision, r.rows.num_rows) for r in run.at(1021)] == [(0, 1), (2, 0)]
+
+
+def test_late_records_that_change_nothing_revise_nothing(tmp_path: Path) -> None:
+    job = "CREATE JOB j AS SELECT count(*) AS c FROM s WHERE n > 0 WINDOW "
+    run = Run(tmp_path, "10 SECONDS REVISE", idle=100, job=job)
+    run.write("a", 1001, 1011, at=1011)
+    run.at(1011)
+    run.write("a", 1002, at=1012, n=0)
+    assert run.at(1012) == []
+
+
+def test_a_revision_has_the_reason_and_the_sources_of_the_first(tmp_path: Path) -> None:
+    run = Run(tmp_path, "10 SECONDS PANE 5 SECONDS FIDELITY 50 PERCENT OF TIME REVISE", idle=100)
+    run.write("a", 1001, 1011, at=1011)
+    run.write("b", 1002, at=1011)
+    assert told(run.at(1011)) == [(1000, 1, "fidelity", 0)]
+    run.write("b", 1003, at=1012)
+    run.write("a", 1004, at=1012)
+    (result,) = run.at(1012)
+    assert told([result]) == [(1000, 2, "fidelity", 1)]
+    assert result.c2.area == 0.5
+
+
+def test_the_last_write_of_a_source_is_no_heartbeat(tmp_path: Path) -> None:
+    """Its log lags: what it wrote at 1012 was of 1001, and then it died."""
+    run = Run(tmp_path, "10 SECONDS PANE 5 SECONDS")
+    run.write("b", 1001, at=1012)
+    run.write("a", 1011, at=1012)
+    run.at(1012)
+    run.write("a", 1018, at=1018)
+    (result,) = run.at(1018)
+    assert str(result.c2) == "0 % exhausted"
+    run.write("b", 1005, at=1019)
+    run.at(1019)
+    assert run.pipeline.progress.late["j"].records == 1
+
+
+def test_sources_begin_where_their_records_do(tmp_path: Path) -> None:
+    """Whatever other jobs look at, and in sessions too."""
+    jobs = "CREATE JOB hourly AS SELECT count(*) AS c FROM s WINDOW 1 HOUR; " + JOB
+    run = Run(tmp_path, "10 SECONDS PANE 1 SECOND", idle=100, job=jobs)
+    run.write("a", 1000, 1010, at=1010)
+    run.write("b", 1005, 1010, at=1010)
+    (result,) = run.at(1010)
+    assert (result.c2.panes, result.c2.area) == ([1] * 5 + [2] * 5, 1.0)
+    (tmp_path / "sessions").mkdir()
+    run = Run(tmp_path / "sessions", "SESSION 2 SECONDS", idle=5)
+    for source in ("a", "b", "dead"):
+        run.write(source, 1001, at=1001)
+    run.at(1001)
+    run.write("a", 1007, at=1007)
+    run.write("b", 1007, at=1007)
+    (session, *_) = run.at(1007)
+    assert (session.c2.sources, str(session.c2)) == (3, "67 % exhausted")
+
+
+def test_history_does_not_hold_deadlines_back(tmp_path: Path) -> None:
+    run = Run(tmp_path, "10 SECONDS WITHIN 1 SECOND", idle=100)
+    run.write("b", 1001, at=5000)
+    run.write("a", 5001, at=5001)
+    assert run.at(5001) == []
+    assert told(run.at(5011)) == [(1000, 1, "deadline", 0), (5000, 1, "deadline", 0)]
+
+
+def test_live_windows_go_ahead_of_history_that_is_being_read(tmp_path: Path) -> None:
+    run = Run(tmp_path, "10 SECONDS WITHIN 1 SECOND", idle=100)
+    run.write("a", 5001, at=5001)
+    run.write("b", *range(1000, 1100), at=5001)
+
+    def some(now: float, most: int) -> list[mt.Result]:
+        batch = run.tail.next_batch(now, True, most)
+        run.pipeline.read(batch, now)
+        emission = run.pipeline.emit(now, False, behind=batch.behind)
+        return list(run.pipeline.leave(emission, now).results())
+
+    some(5001, 200)
+    ahead = some(5011, 200)
+    assert told(ahead)[-1] == (5000, 1, "deadline", 0)
+    while not (late := some(5012, 2000)):
+        pass
+    found = [*told(ahead)[:-1], *told(late)]
+    run.write("b", 1100, 5012, at=5013)
+    found += told(run.at(5013))
+    history = [(start, count) for start, count, _, _ in found if start < 2000]
+    assert history == [(start, 10) for start in range(1000, 1100, 10)] + [(1100, 1)]
+    assert "j" not in run.pipeline.progress.late
+
+
+def test_what_a_deadline_cuts_off_is_late_with_fidelity_too(tmp_path: Path) -> None:
+    run = Run(tmp_path, "10 SECONDS FIDELITY 90 PERCENT WITHIN 1 SECOND", idle=100)
+    run.write("a", 1001, at=1001)
+    run.write("b", 1001, at=1001)
+    run.at(1001)
+    assert told(run.at(1011)) == [(1000, 2, "deadline", 0)]
+    run.write("b", 1002, at=1012)
+    run.at(1012)
+    assert run.pipeline.progress.late["j"].records == 1

@@ -50,7 +50,8 @@ def test_score_equals_counting(board: Board, start: int, length: int) -> None:
     names = {name for name, _ in counted}
     c2 = board.score(start, start + length, Reason.DEADLINE)
     assert c2.area == (len(whole) / len(counted) if counted else 1.0)
-    assert c2.time == (len({p for _, p in whole}) / length if counted else 1.0)
+    expected = {pane for _, pane in counted}
+    assert c2.time == (len({p for _, p in whole}) / len(expected) if expected else 1.0)
     assert c2.space == (len({n for n, _ in whole}) / len(names) if names else 1.0)
     assert c2.sources == len(names)
     assert c2.panes == [sum((n, p) in whole for n in board.tracks) for p in panes]

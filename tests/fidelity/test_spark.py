@@ -116,6 +116,21 @@ def test_revisions_and_timings_survive_a_restart(
     assert all(word in table for word in ("mean C²", "100 %", "1.00 s"))
 
 
+def test_a_window_that_was_taken_back_is_not_shown(spark: SparkSession, tmp_path: Path) -> None:
+    clock = Clock()
+    text = PROGRAM.format(folder=tmp_path, window="10 SECONDS REVISE")
+    program = mt.sql(text.replace("GROUP BY k", "GROUP BY k HAVING count(*) < 2"))
+    run = started(spark, tmp_path, program, clock)
+    for times in ((1001.0, 1011.0), (1002.0,)):
+        write(tmp_path, "a", *times, at=clock.now)
+        clock.now += 12
+        run.step()
+    run.close()
+    store = Results(tmp_path / "state")
+    assert store.read("j").num_rows == 0
+    assert store.read("j", revisions=True)["c"].to_pylist() == [1]
+
+
 def test_results_tell_how_complete_they_are(
     spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

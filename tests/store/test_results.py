@@ -24,6 +24,7 @@ def rows(windows: range, size: int) -> pa.Table:
             "window_start": pa.array(ends, pa.timestamp("us", "UTC")),
             "n": [size - i for _ in windows for i in range(size)],
             "revision": [0] * len(ends),
+            "c2": [1.0] * len(ends),
             "emitted_at": pa.array(ends, pa.timestamp("us", "UTC")),
         }
     )
