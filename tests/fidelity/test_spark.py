@@ -109,7 +109,7 @@ def test_revisions_and_timings_survive_a_restart(
     assert (job["windows"], job["within"], job["misses"], job["c2_area"]) == (2, 4.0, 0, 1.0)
     assert job["lag_p50"] == pytest.approx(1.0, rel=0.02)
     assert shown["sources"] == [
-        {"stream": "s", "source": "a", "from": "1970-01-01T00:16:40Z",
+        {"stream": "s", "source": "a", "from": "1970-01-01T00:16:41Z",
          "to": "1970-01-01T00:17:01Z", "ended": False},
     ]  # fmt: skip
     table = printed(capsys, "status", *state)
