@@ -139,17 +139,17 @@ class JobWindows:
         columns |= {o.name: self.rows.column(o.name) for o in self.job.outputs}
         counted = np.zeros((len(ends), 4), np.int64)
         told = np.zeros(len(ends), np.int64)  # which of the scores
-        scores: dict[int, tuple[int, C2]] = {}  # equal objects are stored once
+        scores: dict[C2, int] = {}  # equal ones are made once
         first, ends = self._kinds()
         for start, stop in _runs(first, ends):
             kind = int(first[start]), int(ends[start])
             counts, c2 = self.counts[kind], self.scores[kind]
             revision = self.revisions.get(kind, 0)
             counted[start:stop] = counts.read, counts.bad, counts.late, revision
-            told[start:stop], _ = scores.setdefault(id(c2), (len(scores), c2))
+            told[start:stop] = scores.setdefault(c2, len(scores))
         for number, name in enumerate(("read", "bad", "late")):
             columns[f"records_{name}"] = pa.array(counted[:, number])
-        columns["c2"] = _stored([c2 for _, c2 in scores.values()]).take(pa.array(told))
+        columns["c2"] = _stored(list(scores)).take(pa.array(told))
         columns["revision"] = pa.array(counted[:, 3])
         columns["emitted_at"] = pa.repeat(pa.scalar(int(self.at * 1e6), _TIMES), len(ends))
         return pa.table(columns)
