@@ -161,7 +161,7 @@ def results(
     if window not in ("latest", "all"):
         raise InputError(f"--window is 'latest' or 'all', not '{window}'")
     store = Results(state)
-    writer = RowWriter(format_, sys.stdout, detail, scored=True)
+    writer = RowWriter(format_, sys.stdout, detail, scored=True, revisions=revisions)
     rows = store.read(job, latest=window == "latest", revisions=revisions)
     writer.write(job, rows)
     newest = max(rows["emitted_at"].to_pylist(), default=None)

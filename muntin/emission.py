@@ -181,6 +181,7 @@ def _stored(scores: Sequence[C2]) -> pa.Array:
                 "reason": str(c2.reason),
                 "sources": c2.sources,
                 "panes": [{"sources": count, "panes": panes} for count, panes in c2.runs],
+                "missing": [missing._asdict() for missing in c2.missing],
             }
             for c2 in scores
         ],
@@ -189,6 +190,7 @@ def _stored(scores: Sequence[C2]) -> pa.Array:
 
 
 _RUN = pa.struct([("sources", pa.int32()), ("panes", pa.int32())])
+_MISSING = pa.struct([("source", pa.string()), ("why", pa.string()), ("panes", pa.int32())])
 _C2 = pa.struct(
     [
         ("area", pa.float64()),
@@ -197,6 +199,7 @@ _C2 = pa.struct(
         ("reason", pa.string()),
         ("sources", pa.int32()),
         ("panes", pa.list_(_RUN)),
+        ("missing", pa.list_(_MISSING)),
     ]
 )
 

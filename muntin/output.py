@@ -29,19 +29,25 @@ class RowWriter:
     """Writes tables of result rows one after another, with headers only once a job."""
 
     def __init__(
-        self, format_: OutputFormat, out: TextIO, detail: bool = False, scored: bool = False
+        self,
+        format_: OutputFormat,
+        out: TextIO,
+        detail: bool = False,
+        scored: bool = False,
+        revisions: bool = False,
     ) -> None:
         """`scored` tables show how complete results are even if all are."""
         self._format = format_
         self._out = out
         self._detail = detail
         self._scored = scored
+        self._revisions = revisions
         self._headers: set[str] = set()
         self._tables: dict[str, TableText] = {}
 
     def write(self, job: str, rows: pa.Table) -> None:
         """Rows as they are stored; what is told with `detail` alone is left out otherwise."""
-        rows = shown(rows, self._detail, flat=self._format is OutputFormat.CSV)
+        rows = shown(rows, self._detail, self._format is OutputFormat.CSV, self._revisions)
         if self._format is OutputFormat.JSON:
             for line in json_lines(rows):
                 self._out.write(line + "\n")
@@ -69,10 +75,12 @@ class RowWriter:
             writer.writerow([text(v, t) for v, t in zip(row, types, strict=True)])
 
 
-def shown(rows: pa.Table, detail: bool, flat: bool = False) -> pa.Table:
+def shown(
+    rows: pa.Table, detail: bool = False, flat: bool = False, revisions: bool = False
+) -> pa.Table:
     """Stored rows with their score as it is told: with the sources of every pane, or in short.
 
-    `flat` makes columns of it.
+    `flat` makes columns of it. Numbers of revisions are told where all `revisions` are.
     """
     index = rows.column_names.index("c2")
     scores: list[dict[str, Any]] = rows["c2"].to_pylist()
@@ -81,7 +89,7 @@ def shown(rows: pa.Table, detail: bool, flat: bool = False) -> pa.Table:
         if detail:
             c2["panes"] = [run["sources"] for run in runs for _ in range(run["panes"])]
         else:
-            del c2["sources"]
+            del c2["sources"], c2["missing"]
     fields = _IN_DETAIL if detail else _IN_SHORT
     told = pa.array(scores, pa.struct(fields))
     rows = rows.set_column(index, "c2", told)
@@ -89,7 +97,9 @@ def shown(rows: pa.Table, detail: bool, flat: bool = False) -> pa.Table:
         rows = rows.remove_column(index)
         for name, column in reversed(list(zip(fields, told.flatten(), strict=True))):
             rows = rows.add_column(index, f"c2_{name[0]}", column)
-    return rows if detail else rows.drop_columns(["revision", "emitted_at"])
+    if detail:
+        return rows
+    return rows.drop_columns(["emitted_at"] if revisions else ["emitted_at", "revision"])
 
 
 _IN_SHORT = [
@@ -98,7 +108,13 @@ _IN_SHORT = [
     ("space", pa.float64()),
     ("reason", pa.string()),
 ]
-_IN_DETAIL = [*_IN_SHORT, ("sources", pa.int32()), ("panes", pa.list_(pa.int32()))]
+_MISSING = pa.struct([("source", pa.string()), ("why", pa.string()), ("panes", pa.int32())])
+_IN_DETAIL = [
+    *_IN_SHORT,
+    ("sources", pa.int32()),
+    ("panes", pa.list_(pa.int32())),
+    ("missing", pa.list_(_MISSING)),
+]
 
 
 def json_lines(rows: pa.Table) -> Iterable[str]:
@@ -125,7 +141,7 @@ def late_text(job: str, records: int, slack_us: int) -> str:
     """What was lost to lateness, and what would have kept it."""
     came = f"job '{job}': {records:,} record{'' if records == 1 else 's'} came too late"
     if slack_us <= 0:
-        waits = "a longer --idle, or WITHIN where the job has one, waits for such"
+        waits = "a longer --idle waits for such, unless WITHIN or STRAGGLERS of the job do not"
         return f"{came}: the source was silent or behind when their windows left; {waits}"
     needed = describe(-(-slack_us // 1_000_000) * 1_000_000).upper()
     return f"{came}; SLACK {needed} would have kept them"

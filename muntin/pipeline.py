@@ -96,6 +96,7 @@ class Pipeline:
         self._touched: dict[tuple[str, int], set[int]] = {}  # windows that left, and must again
         self._boards: dict[tuple[str, int, Sample | None, bool], Board] = {}  # of one emission
         self._timeless = False
+        self._told_unseen = False
         self._started: float | None = None
         self._now = 0.0
 
@@ -176,6 +177,7 @@ class Pipeline:
         due, scores, upto = self._due(horizons, at)
         self._note_emitted(due, scores, upto)
         emission = self._answer(due, scores, at, save) if due or save else Emission()
+        emission.notes.extend(self._unseen(at))
         self._forget_unbounded(horizons)
         return emission
 
@@ -217,7 +219,9 @@ class Pipeline:
             emission.notes.extend(notes)
             leaving = self._leaving(due)
             if name in leaving.ends or name in leaving.sessions:
-                emission.windows.append(self._windows_of(name, leaving, left, scores, at))
+                windows = self._windows_of(name, leaving, left, scores, at)
+                if windows.counts:  # of sessions, there may be none that end here
+                    emission.windows.append(windows)
         self.progress.windows += sum(len(windows.counts) for windows in emission.windows)
         self._chooser.merged(answer.costs)
         self._forget(emitted)
@@ -245,12 +249,24 @@ class Pipeline:
                 )
                 timing.add(c2.area, lag if lived and self._follow else None, within)
 
+    def _unseen(self, at: Moment) -> list[str]:
+        """Tells once of sources that are declared and have not come in time."""
+        unseen = [] if self._told_unseen else self._scoreboard.unseen(at)
+        if not unseen:
+            return []
+        self._told_unseen = True
+        known = ", ".join(sorted(self.progress.sources)) or "none yet"
+        missing = ", ".join(f"'{name}'" for name in unseen)
+        message = f"stream '{self.stream.name}' has no source {missing}, which SOURCES declares"
+        return [f"{message}: results count it as missing; there are: {known}"]
+
     def _choose(self) -> Iterator[str]:
         """Decides anew how windows are computed; tells of changes."""
         for shape, choice in self._chooser.choose():
-            names = ", ".join(job.name for job in self.jobs.values() if job.shape == shape)
+            names = [job.name for job in self.jobs.values() if job.shape == shape]
+            jobs = f"jobs {', '.join(names)} go" if len(names) > 1 else f"job {names[0]} goes"
             way = "separate state for each window" if choice.separate else "shared partials"
-            yield f"job {names} goes on with {way}: {choice.reason}"
+            yield f"{jobs} on with {way}: {choice.reason}"
 
     def _leaving(self, due: Due) -> Due:
         """The due windows of jobs that have not failed before them."""

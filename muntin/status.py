@@ -73,11 +73,11 @@ def draw(jobs: Sequence[Row], sources: Sequence[Row], console: Console) -> None:
         table.add_row(Text(row["job"]), f"{row['windows']:,}", *lags, misses, area)
     console.print(table)
     table = Table(header_style="bold")
-    for name in ("stream", "source", "counts from", "read up to", ""):
+    for name in ("stream", "source", "counts from", "read up to", "files"):
         table.add_column(name)
     for row in sources:
         times = ("" if row[n] is None else f"{row[n]:%Y-%m-%d %H:%M:%S}" for n in ("from", "to"))
-        ended = "has ended" if row["ended"] else ""
+        ended = "are gone" if row["ended"] else "are there"
         table.add_row(Text(row["stream"]), Text(row["source"]), *times, ended)
     console.print(table)
 
@@ -85,4 +85,6 @@ def draw(jobs: Sequence[Row], sources: Sequence[Row], console: Console) -> None:
 def _lag(seconds: float | None) -> str:
     if seconds is None:
         return ""
+    if seconds < 0.1:
+        return f"{1000 * seconds:.0f} ms"
     return f"{seconds:,.2f} s" if seconds < 100 else describe(round(seconds) * 1_000_000)

@@ -109,8 +109,6 @@ def _shown(rows: pa.Table, before: list[str]) -> list[str]:
     hidden |= {c for c in _COUNTS if c in rows.column_names and not any(rows[c].to_pylist())}
     if len(set(rows["window_name"].to_pylist())) < 2:
         hidden.add("window_name")
-    if "revision" in rows.column_names and not any(rows["revision"].to_pylist()):
-        hidden.add("revision")
     return [name for name in rows.column_names if name not in hidden or name in before]
 
 

@@ -27,6 +27,7 @@ def rows(*values: dict[str, Any], minute: int = 0) -> pa.Table:
     counts = {"records_read": 9, "records_bad": 0, "records_late": 0}
     table = pa.Table.from_pylist([window | value | counts for value in values])
     c2 = {"area": 1.0, "time": 1.0, "space": 1.0, "reason": "complete", "sources": 2, "panes": []}
+    c2["missing"] = []
     return table.append_column("c2", pa.array([c2] * len(values)))
 
 

@@ -7,11 +7,12 @@ and another part knows too counts once, so it does not matter where and how ofte
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from enum import IntEnum, StrEnum
 from functools import cached_property
 from itertools import groupby
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -72,6 +73,14 @@ class Reason(StrEnum):
     DEADLINE = "deadline"
     FIDELITY = "fidelity"
     EXHAUSTED = "exhausted"  # nothing more can come, or not enough
+
+
+class Missing(NamedTuple):
+    """So many panes of a source are not in a result, for this reason."""
+
+    source: str
+    why: str
+    panes: int
 
 
 @dataclass(frozen=True)
@@ -147,7 +156,7 @@ class Board:
         first, last = self._all_whole
         if first <= start and end <= last and self.tracks:
             count = len(self.tracks)
-            return C2(reason, 1.0, 1.0, 1.0, count, ((count, end - start),), self, start, end)
+            return C2(reason, 1.0, 1.0, 1.0, count, ((count, end - start),), (), self, start, end)
         return self.scored(self.cells(start, end), start, reason)
 
     def scored(self, cells: Cells, start: int, reason: Reason, only: Only | None = None) -> C2:
@@ -159,6 +168,7 @@ class Board:
         expected = int(counted.any(axis=1).sum())
         per_pane = merged.sum(axis=0)
         panes = int(counted.any(axis=0).sum())
+        whole = int(merged.sum()) == total
         return C2(
             reason,
             float(merged.sum() / total) if total else 1.0,
@@ -166,11 +176,19 @@ class Board:
             float(merged.any(axis=1).sum() / expected) if expected else 1.0,
             expected,
             tuple((int(n), len(list(same))) for n, same in groupby(per_pane.tolist())),
+            () if whole else tuple(self._missing(cells)),
             self,
             start,
             start + cells.shape[1],
             only,
         )
+
+    def _missing(self, cells: Cells) -> Iterator[Missing]:
+        """What is missing of each source and why, but for what the sample left out."""
+        for state in (State.SHED, State.CANCELLED, State.DEAD, State.LEAPT, State.AWAITED):
+            panes = (cells == state).sum(axis=1)
+            for row in np.flatnonzero(panes):
+                yield Missing(self.sources[row], _WORDS[state], int(panes[row]))
 
 
 def is_counted(cells: Cells) -> Mask:
@@ -195,6 +213,7 @@ class C2:
     space: float
     sources: int  # that are counted in the window
     runs: tuple[tuple[int, int], ...]  # how many sources are in so many panes, one after another
+    missing: tuple[Missing, ...] = ()
     board: Board = field(repr=False, compare=False, default_factory=Board)
     start: int = field(repr=False, compare=False, default=0)
     end: int = field(repr=False, compare=False, default=0)

@@ -92,6 +92,13 @@ class Scoreboard:
         for source in self.sources.values():
             source.heard_at = now if source.heard_at is None else source.heard_at
 
+    def unseen(self, at: Moment) -> list[str]:
+        """The declared sources that have not come, and are no longer awaited."""
+        if not (at.final or self._follow):
+            return []  # its files may be yet to be read
+        unheard = (name for name in self._declared if name not in self.sources)
+        return [name for name in unheard if not self._is_awaited(name, at)]
+
     def read_up_to(self, axis: str, at: Moment) -> int:
         """The position before which nobody has anything left to be read."""
         behind = (self.sources.get(name, Source()).reached.get(axis, NEVER) for name in at.behind)
@@ -171,7 +178,7 @@ class Scoreboard:
         reached = source.reached[axis]
         if axis != TIME.column or not self._follow:
             return reached
-        if name not in at.behind and not self._is_recent(source.heard_at, at):
+        if source.touched_at - source.wrote_at > self._idle_seconds:  # silent long enough
             reached = max(reached, int(source.touched_at * 1_000_000))
         return min(reached, at.now_us)
 

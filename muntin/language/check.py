@@ -193,6 +193,8 @@ class _Checker:
         for node in nodes:
             if node.name in names:
                 raise self.script.error(f"source '{node.name}' is there twice", node)
+            if not node.name:
+                raise self.script.error("expected the name of a source", node)
             names.append(str(node.name))
         return tuple(names)
 

@@ -114,7 +114,8 @@ def _left(windows: JobWindows) -> str:
     start, end = newest.bounds(last)
     more = f" and {len(windows.counts) - 1} before" if len(windows.counts) > 1 else ""
     rows = f"{windows.rows.num_rows:,} rows"
-    c2 = windows.scores[last]
+    c2, revision = windows.scores[last], windows.revisions.get(last, 0)
+    more += f", revision {revision}" if revision else ""
     if not windows.job.shape.axis.is_time:
         return f"{windows.job.name}: {start:,} – {end:,}{more}, {rows}, {c2}"
     times = (datetime.fromtimestamp(us / 1e6, UTC) for us in (start, end))

@@ -171,7 +171,7 @@ class StreamRun:
         if emission.windows:
             over = self._clock()
             self._pace.left(over - decided, over - started)
-            notes += self._unreachable(emission)
+            notes += self._unreachable(emission) if self._settings.follow else ()
         records = self.pipeline.progress.records
         return Step(self._stream.name, emission, batch.bytes, batch.remaining, records, notes)
 

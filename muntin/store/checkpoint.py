@@ -177,8 +177,10 @@ def _source_json(source: Source) -> dict[str, Any]:
 def _parse_progress(data: bytes) -> Saved:
     read = json.loads(data)
     if read["version"] != VERSION:
-        message = f"the state was written by another version ({read['version']}, not {VERSION})"
-        raise StateError(message)
+        raise StateError(
+            f"the state was written by another version of Muntin (its format is {read['version']}, "
+            f"not {VERSION}); use another --state, which reads the files again"
+        )
     records, bad, size, windows = read["totals"]
     progress = Progress(
         sources={name: Source(**source) for name, source in read["sources"].items()},

@@ -61,6 +61,9 @@ class Results:
             raise InputError(
                 f"no results of job '{job}' in {self._folder.parent}; there are: {known}"
             )
+        if "c2" not in delta.schema(path).names:
+            message = f"the results of job '{job}' in {path} are of an earlier version of Muntin"
+            raise StateError(f"{message}; read them with another tool, or use another --state")
         window = "window_name, window_start, window_end"
         where = f" WHERE emitted_at > TIMESTAMPTZ '{after.isoformat()}'" if after else ""
         wanted = [] if revisions else [f"revision = max(revision) OVER (PARTITION BY {window})"]

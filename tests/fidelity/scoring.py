@@ -331,7 +331,7 @@ class Model:
     def _passed(self, source: _Source, now: float) -> float:
         assert source.reached is not None
         passed: float = source.reached
-        if now - source.heard_at > IDLE:
+        if source.touched_at - source.wrote_at > IDLE:
             passed = max(passed, source.touched_at)
         return min(passed, now)
 

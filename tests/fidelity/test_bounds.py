@@ -176,6 +176,7 @@ def test_declared_sources_count_before_they_speak(tmp_path: Path) -> None:
     (tmp_path / "a.log").unlink()
     run.write("b", 1021, 1031, at=1031)
     assert [r.c2.sources for r in run.at(1031)] == [2, 2]  # a goes on counting
+    assert result.c2.missing == (("b", "dead", 1),)
 
 
 def test_what_nobody_needs_is_not_parsed(tmp_path: Path) -> None:
@@ -338,3 +339,53 @@ def test_what_a_deadline_cuts_off_is_late_with_fidelity_too(tmp_path: Path) -> N
     run.write("b", 1002, at=1012)
     run.at(1012)
     assert run.pipeline.progress.late["j"].records == 1
+
+
+def test_a_declared_source_that_does_not_come_is_told_of_once(tmp_path: Path) -> None:
+    run = Run(tmp_path, "10 SECONDS", " SOURCES 'a', 'ghost'")
+    run.write("a", 1001, at=1001)
+    notes = []
+    for now in (1001, 1005, 1007, 1009):
+        batch = run.tail.next_batch(now, in_order=True)
+        run.pipeline.read(batch, now)
+        notes += run.pipeline.emit(now, False).notes
+    assert notes == [
+        "stream 's' has no source 'ghost', which SOURCES declares: results count it as missing; "
+        "there are: a"
+    ]
+
+
+def test_no_session_that_ends_is_no_emission(tmp_path: Path) -> None:
+    run = Run(tmp_path, "SESSION 3 SECONDS")
+    run.write("a", 1001, 1002, at=1002)
+    run.at(1002)
+    run.write("a", 1003, at=1003)
+    batch = run.tail.next_batch(1003, in_order=True)
+    run.pipeline.read(batch, 1003)
+    assert run.pipeline.emit(1003, False, save=True).windows == []
+
+
+def test_the_word_of_a_quiet_source_holds_after_a_restart(tmp_path: Path) -> None:
+    run = Run(tmp_path, "10 SECONDS", idle=5)
+    run.write("quiet", 1001, at=1001)
+    run.write("loud", 1001, at=1001)
+    run.at(1001)
+    run.write("loud", 1008, at=1008)
+    run.at(1008)
+    run.touch("quiet", 1012)
+    assert run.at(1012) == []
+    progress = run.pipeline.progress
+    for source in progress.sources.values():
+        source.heard_at = None  # as it is read from a checkpoint
+    again = Run(tmp_path, "10 SECONDS", idle=5)
+    again.pipeline = Pipeline(
+        again.pipeline.stream,
+        list(again.pipeline.jobs.values()),
+        run.pipeline.collection,
+        True,
+        5,
+        progress,
+    )
+    again.tail = run.tail
+    again.write("loud", 1013, at=1013)
+    assert told(again.at(1013)) == [(1000, 3, "complete", 0)]

@@ -151,11 +151,13 @@ def test_results_tell_how_complete_they_are(
     assert json.loads(rows)["c2"] == short
     assert "emitted_at" not in rows
     row = json.loads(printed(capsys, "results", "j", *state, "--format", "json", "--detail"))
-    assert row["c2"] == short | {"sources": 2, "panes": [1, 1]}
+    missing = [{"source": "b", "why": "awaited", "panes": 2}]
+    assert row["c2"] == short | {"sources": 2, "panes": [1, 1], "missing": missing}
     assert (row["revision"], row["emitted_at"]) == (0, "1970-01-01T00:16:51Z")
     assert "50 % deadline" in printed(capsys, "results", "j", *state)
     table = printed(capsys, "results", "j", *state, "--detail")
-    assert "50 % deadline, time 100 %, space 50 % of 2, panes 1 1" in table
+    told = "50 % deadline, time 100 %, space 50 % of 2, panes 1 1, missing b 2 awaited"
+    assert told in table
     line = printed(capsys, "results", "j", *state, "--format", "csv").splitlines()[1]
     assert line.endswith(",0.5,1.0,0.5,deadline")
     run.close()
