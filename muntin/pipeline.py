@@ -30,13 +30,12 @@ from muntin.kernel.merge import Emitted
 from muntin.logs.records import Report
 from muntin.logs.tail import Batch, Lane
 from muntin.model import Bounds, Counts, Job, Sample, Shape, Stream
-from muntin.progress import SESSION, Lateness, Leaving, Progress
-from muntin.progress import Kind as KindOfJob
+from muntin.progress import SESSION, JobKind, Lateness, Leaving, Progress
 from muntin.windows.choice import Sharing
 from muntin.windows.spec import WindowSpec
 
 Scores = dict[tuple[str, int, int], C2]  # of a job, the number of its kind, and the end
-Upto = dict[KindOfJob, int]
+Upto = dict[JobKind, int]
 _DAY_US = 86_400_000_000
 
 

@@ -11,7 +11,7 @@ from muntin.windows.choice import Choice
 from muntin.windows.ledger import Ledger
 
 SESSION = "session"  # the kind of window that sessions are
-Kind = tuple[str, str]  # a job, and one kind of its windows
+JobKind = tuple[str, str]  # a job, and one kind of its windows
 
 
 @dataclass
@@ -33,9 +33,9 @@ class Leaving:
 @dataclass
 class Progress:
     sources: dict[str, Source] = field(default_factory=dict)
-    emitted: dict[Kind, int] = field(default_factory=dict)
+    emitted: dict[JobKind, int] = field(default_factory=dict)
     """Where the last window of a job and kind ended, as a position."""
-    left: dict[Kind, dict[int, Leaving]] = field(default_factory=dict)
+    left: dict[JobKind, dict[int, Leaving]] = field(default_factory=dict)
     """The newest windows of jobs with bounds that have left, by the position where they end."""
     left_at: float = 0.0  # when the last windows have left
     ledger: Ledger = field(default_factory=Ledger)
