@@ -12,12 +12,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import reduce
 from typing import Protocol
 
 import pyarrow as pa
 
 from muntin.chooser import Chooser
+from muntin.departures import Departures, Scores, Upto
 from muntin.emission import Emission, JobWindows, Kind, sessions
 from muntin.errors import InputError
 from muntin.fidelity.eviction import Policy
@@ -30,12 +30,10 @@ from muntin.kernel.merge import Emitted
 from muntin.logs.records import Report
 from muntin.logs.tail import Batch, Lane
 from muntin.model import Bounds, Counts, Job, Sample, Shape, Stream
-from muntin.progress import SESSION, JobKind, Lateness, Leaving, Progress
+from muntin.progress import SESSION, Progress
 from muntin.windows.choice import Sharing
 from muntin.windows.spec import WindowSpec
 
-Scores = dict[tuple[str, int, int], C2]  # of a job, the number of its kind, and the end
-Upto = dict[JobKind, int]
 _DAY_US = 86_400_000_000
 
 
@@ -92,7 +90,7 @@ class Pipeline:
         self._scoreboard = Scoreboard(
             stream, self.progress.sources, follow, self.slack_us, idle_seconds
         )
-        self._touched: dict[tuple[str, int], set[int]] = {}  # windows that left, and must again
+        self._departures = Departures(self.jobs, self.progress)
         self._boards: dict[tuple[str, int, Sample | None, bool], Board] = {}  # of one emission
         self._timeless = False
         self._told_unseen = False
@@ -117,7 +115,7 @@ class Pipeline:
         """What to compute of the next records, and from where on somebody needs it."""
         found = []
         for recipe in self._chooser.recipes():
-            emitted = self.emitted(recipe.shape)
+            emitted = self._departures.emitted(recipe.shape)
             found.append(replace(recipe, over=emitted.sessions, needs=emitted.needed_from))
         return found
 
@@ -148,8 +146,7 @@ class Pipeline:
             self.progress.records += report.records
             self.progress.bad += report.bad
             self._timeless |= report.timeless
-            self._count_late(report)
-            self._touch(report)
+            self._departures.take(report)
             self.progress.ledger.add(report.tallies)
             self._chooser.computed(report)
         faults = [fault for report in reports for fault in report.faults]
@@ -174,11 +171,15 @@ class Pipeline:
         axes = {shape.axis.column for shape in self._shapes.values()}
         horizons = {axis: self._scoreboard.horizon(axis, at) for axis in axes}
         due, scores, upto = self._due(horizons, at)
-        self._note_emitted(due, scores, upto)
+        self._departures.note(due, scores, upto)
         emission = self._answer(due, scores, at, save) if due or save else Emission()
         emission.notes.extend(self._unseen(at))
         self._forget_unbounded(horizons)
         return emission
+
+    def waiting(self, name: str) -> tuple[int, int]:
+        """Records of a job that no window has answered yet, and the windows they wait for."""
+        return self._departures.waiting(self.jobs[name])
 
     def _tick(self, now: float) -> float:
         """The clock of decisions never goes back, whatever that of the machine does."""
@@ -200,25 +201,23 @@ class Pipeline:
     def _deadlines(self, job: Job, spec: WindowSpec, within: int) -> Iterator[int]:
         """The first deadline of open windows, and that of the next one that may still be read."""
         axis, now_us = job.shape.axis.column, int(self._now * 1e6)
-        panes = self.progress.ledger.panes((axis, job.shape.pane))
-        ends = (end * spec.pane + within for end in self._ends(job, spec, panes, EVER))
+        ends = (end * spec.pane + within for end in self._departures.open(job, spec))
         yield from [end for end in ends if end > self._started_us][:1]
-        reached = (s.reached.get(axis, NEVER) for s in self.progress.sources.values())
-        if max(reached, default=NEVER) > now_us - spec.range - within:  # its logs are live
+        if self._scoreboard.furthest(axis) > now_us - spec.range - within:  # its logs are live
             after = max(now_us - within, self.progress.emitted.get((job.name, spec.key), NEVER))
             yield spec.first_end(after // spec.pane) * spec.pane + within
 
     def _answer(self, due: Due, scores: Scores, at: Moment, save: bool) -> Emission:
-        emitted = {shape.id: self.emitted(shape) for shape in self._shapes.values()}
+        emitted = {shape.id: self._departures.emitted(shape) for shape in self._shapes.values()}
         leaving = self._leaving(due)
         answer = self.collection.answer(leaving, emitted if save else None)
         emission = Emission(blocks=answer.blocks)
         for name, rows in answer.rows.items():
             left, notes = self.progress.failures.sift(self.jobs[name], rows)
             emission.notes.extend(notes)
-            leaving = self._leaving(due)
-            if name in leaving.ends or name in leaving.sessions:
-                windows = self._windows_of(name, leaving, left, scores, at)
+            kinds = self._leaving_kinds(name, due)  # of what was due, less what failed just now
+            if any(kinds) or name in due.sessions:
+                windows = self._windows_of(name, kinds, left, scores, at)
                 if windows.counts:  # of sessions, there may be none that end here
                     emission.windows.append(windows)
         self.progress.windows += sum(len(windows.counts) for windows in emission.windows)
@@ -269,35 +268,30 @@ class Pipeline:
 
     def _leaving(self, due: Due) -> Due:
         """The due windows of jobs that have not failed before them."""
-        leaves = self.progress.failures.leaves
-        ends = {
-            name: [
-                [end for end in kind if leaves(self.jobs[name], which, end)]
-                for which, kind in enumerate(kinds)
-            ]
-            for name, kinds in due.ends.items()
-        }
+        ends = {name: self._leaving_kinds(name, due) for name in due.ends}
         return replace(due, ends={name: kinds for name, kinds in ends.items() if any(kinds)})
 
+    def _leaving_kinds(self, name: str, due: Due) -> list[list[int]]:
+        leaves, job = self.progress.failures.leaves, self.jobs[name]
+        return [
+            [end for end in ends if leaves(job, which, end)]
+            for which, ends in enumerate(due.ends.get(name, ()))
+        ]
+
     def _windows_of(
-        self,
-        name: str,
-        due: Due,
-        rows: pa.Table,
-        scores: Scores,
-        at: Moment,
+        self, name: str, ends: list[list[int]], rows: pa.Table, scores: Scores, at: Moment
     ) -> JobWindows:
         job = self.jobs[name]
         if job.shape.gap is not None:
             board = self._scoreboard.board(at, job.shape.axis.column, 1)
             return sessions(job, rows, board)
-        kinds: list[Kind] = [
-            (which, end) for which, ends in enumerate(due.ends.get(name, ())) for end in ends
-        ]
+        kinds: list[Kind] = [(which, end) for which, kind in enumerate(ends) for end in kind]
         found = {(i, end): scores[name, i, end] for i, end in kinds}
         counts = {(i, end): self._counts(job, job.windows[i], end, c2)
                   for (i, end), c2 in found.items()}  # fmt: skip
-        revisions = {(i, end): self._revision(job, job.windows[i], end) for i, end in kinds}
+        revisions = {
+            (i, end): self._departures.revision(job, job.windows[i], end) for i, end in kinds
+        }
         return JobWindows(job, rows, counts, found, revisions)
 
     def _counts(self, job: Job, spec: WindowSpec, end: int, c2: C2) -> Counts:
@@ -345,14 +339,12 @@ class Pipeline:
         They leave in order. When one has to leave at its deadline, those before it do too, unless
         they wait for a log that is still being read: then it goes ahead of them.
         """
-        axis = job.shape.axis.column
-        panes = self.progress.ledger.panes((axis, job.shape.pane))
         if _is_plain(job.bounds):
-            ends = self._ends(job, spec, panes, horizon) if horizon is not None else []
+            ends = [] if horizon is None else self._departures.open(job, spec, horizon)
             return self._scored(job, spec, ends, at), ends[-1] if ends else None
-        policy, ends = self._policy(job, at), self._ends(job, spec, panes, EVER)
+        policy, ends = self._policy(job, at), self._departures.open(job, spec)
         overdue = max((end for end in ends if policy.is_due(end * spec.pane)), default=NEVER)
-        read = self._scoreboard.read_up_to(axis, at)
+        read = self._scoreboard.read_up_to(job.shape.axis.column, at)
         found: dict[int, C2] = {}
         last, stays = None, False
         for end in ends:
@@ -394,12 +386,12 @@ class Pipeline:
 
     def _again(self, job: Job, which: int, at: Moment) -> dict[int, C2]:
         """The windows that have left, and that late records have changed."""
-        touched, spec = self._touched.pop((job.name, which), set()), job.windows[which]
+        touched, spec = self._departures.touched(job, which), job.windows[which]
         if not touched:
             return {}
-        policy, found = self._policy(job, at), self._scored(job, spec, sorted(touched), at)
+        policy, found = self._policy(job, at), self._scored(job, spec, touched, at)
         for end in found:
-            known = self._left(job, spec).get(end * spec.pane)
+            known = self._departures.left(job, spec).get(end * spec.pane)
             if known is not None and known.reason not in (Reason.COMPLETE, Reason.EXHAUSTED):
                 found[end] = policy.scored(end - spec.length, end, Reason(known.reason))
         return found
@@ -409,84 +401,11 @@ class Pipeline:
         after = self.progress.emitted.get((job.name, SESSION), NEVER)
         upto = NEVER if horizon is None else horizon
         if horizon == EVER:
-            upto = self._last_session_end(job)
+            upto = self._scoreboard.furthest(job.shape.axis.column) + (job.shape.gap or 0)
         within = job.bounds.within_us
         if within is not None and self._follow and not at.behind:
             upto = max(upto, at.now_us + int(self.lead_seconds * 1e6) - within)
         return after, upto
-
-    def _last_session_end(self, job: Job) -> int:
-        """Where the last session can end when nothing more comes."""
-        axis, gap = job.shape.axis.column, job.shape.gap or 0
-        reached = [source.reached.get(axis, NEVER) for source in self.progress.sources.values()]
-        return max(reached, default=NEVER) + gap
-
-    def _ends(self, job: Job, spec: WindowSpec, panes: list[int], horizon: int) -> list[int]:
-        ends = spec.ends(panes, self._emitted(job, spec), horizon // spec.pane)
-        begin, until = job.shape.begin, job.shape.until
-        if begin is not None:
-            ends = [end for end in ends if end * spec.pane > begin]
-        if until is not None:
-            ends = [end for end in ends if (end - spec.length) * spec.pane < until]
-        left = self._left(job, spec)  # some ahead of others
-        return [end for end in ends if end * spec.pane not in left] if left else ends
-
-    def _left(self, job: Job, spec: WindowSpec) -> dict[int, Leaving]:
-        return self.progress.left.get((job.name, spec.key), {})
-
-    def waiting(self, name: str) -> tuple[int, int]:
-        """Records of a job that no window has answered yet, and the windows they wait for."""
-        job = self.jobs[name]
-        grid, found = (job.shape.axis.column, job.shape.pane), [(0, 0)]
-        for spec in job.windows:
-            windows = len(self._ends(job, spec, self.progress.ledger.panes(grid), EVER))
-            if windows:
-                after = self._emitted(job, spec)
-                found.append((self.progress.ledger.read_since(grid, after), windows))
-        return max(found)
-
-    def _note_emitted(self, due: Due, scores: Scores, upto: Upto) -> None:
-        emitted = self.progress.emitted
-        for kind, position in upto.items():
-            emitted[kind] = max(emitted.get(kind, NEVER), position)
-        for name, (_, until) in due.sessions.items():
-            emitted[name, SESSION] = until
-        for name, kinds in due.ends.items():
-            job = self.jobs[name]
-            for which, (spec, ends) in enumerate(zip(job.windows, kinds, strict=True)):
-                if ends and job.bounds != Bounds():
-                    reasons = {end * spec.pane: scores[name, which, end].reason for end in ends}
-                    self._note_left(job, spec, reasons)
-
-    def _note_left(self, job: Job, spec: WindowSpec, reasons: Mapping[int, Reason]) -> None:
-        """Remembers why windows have left, as long as somebody may want to know."""
-        known = self.progress.left.setdefault((job.name, spec.key), {})
-        kept = max(spec.range, job.bounds.revise_us or 0)
-        oldest = self.progress.emitted.get((job.name, spec.key), NEVER) - kept
-        for position in [p for p in known if p <= oldest and p not in reasons]:
-            del known[position]
-        for position, reason in reasons.items():
-            before = known.get(position)
-            known[position] = Leaving(0, reason)
-            if before is not None:
-                known[position] = replace(before, revision=before.revision + 1)
-
-    def _revision(self, job: Job, spec: WindowSpec, end: int) -> int:
-        known = self._left(job, spec).get(end * spec.pane)
-        return known.revision if known is not None and job.bounds.revise_us is not None else 0
-
-    def _touch(self, report: Report) -> None:
-        """Notes the windows that have left without records that came now."""
-        for job in self.jobs.values():
-            for which, spec in enumerate(job.windows if job.shape.id in report.changed else ()):
-                emitted, kept = self._emitted(job, spec), self._kept(job, spec)
-                left = {position // spec.pane for position in self._left(job, spec)}
-                for pane in report.changed[job.shape.id]:
-                    ends = range(spec.first_end(pane), spec.last_end(pane) + 1, spec.step)
-                    again = {e for e in ends if e in left or (emitted is not None and e <= emitted)}
-                    again = {e for e in again if kept is None or e > kept}
-                    if again:
-                        self._touched.setdefault((job.name, which), set()).update(again)
 
     def _forget(self, emitted: Mapping[str, Emitted]) -> None:
         """Drops what nobody needs any more."""
@@ -504,7 +423,9 @@ class Pipeline:
         bounded = [s for s in self._shapes.values() if s.begin is not None and s.pane]
         if bounded and any(horizons.values()):
             self._passed = {axis: at for axis, at in horizons.items() if at is not None}
-            self._forget({shape.id: self.emitted(shape) for shape in self._shapes.values()})
+            self._forget(
+                {shape.id: self._departures.emitted(shape) for shape in self._shapes.values()}
+            )
 
     def _oldest_pane(self, shape: Shape, emitted: Emitted) -> int:
         """The first pane that some window still to come holds, within the shape's bounds."""
@@ -518,28 +439,6 @@ class Pipeline:
         )
         return EVER if over else oldest
 
-    def emitted(self, shape: Shape) -> Emitted:
-        """Up to which pane the windows of each kind will not leave again, for all its jobs."""
-        left: dict[WindowSpec, int | None] = {}
-        over: list[int | None] = []
-        for job in self.jobs.values():
-            if job.shape == shape:
-                over.append(self.progress.emitted.get((job.name, SESSION)))
-                for spec in job.windows:
-                    mine = self._kept(job, spec)
-                    left[spec] = _earlier(mine, left.get(spec, mine))
-        return Emitted(left, reduce(_earlier, over))
-
-    def _emitted(self, job: Job, spec: WindowSpec) -> int | None:
-        """The pane number up to which a job's windows of one kind have left."""
-        end = self.progress.emitted.get((job.name, spec.key))
-        return None if end is None else end // spec.pane
-
-    def _kept(self, job: Job, spec: WindowSpec) -> int | None:
-        """The same less the windows that are kept, because they may be revised."""
-        end = self._emitted(job, spec)
-        return None if end is None else end - (job.bounds.revise_us or 0) // spec.pane
-
     @property
     def _started_us(self) -> int:
         return int((self._started or 0.0) * 1e6)
@@ -550,43 +449,6 @@ class Pipeline:
         latest = int(now * 1e6) + _DAY_US if self._follow else None
         return (replace(lane[0], since=since, latest=latest), *lane[1:])
 
-    def _count_late(self, report: Report) -> None:
-        """A record is late for a job if at least one window it belongs to leaves it out."""
-        for job in self.jobs.values():
-            records, behind = report.late.get(job.shape.id, (0, 0))
-            if records:
-                late = self.progress.late.setdefault(job.name, Lateness())
-                late.records += records
-                late.slack_us = max(late.slack_us, behind)
-            grid = job.shape.axis.column, job.shape.pane
-            for tally in report.tallies:
-                if (tally.axis, tally.size) == grid and tally.records:
-                    missed = list(self._missed(job, tally.pane, tally.not_before))
-                    if missed:
-                        late = self.progress.late.setdefault(job.name, Lateness())
-                        late.records += tally.records
-                        if job.shape.axis.is_time:
-                            needed = tally.reached - min(missed) * job.shape.pane + 1
-                            late.slack_us = max(late.slack_us, needed)
-
-    def _missed(self, job: Job, pane: int, not_before: int | None) -> Iterator[int]:
-        """The first windows of each kind that a record came too late for.
-
-        Windows that left because they were good enough needed no more.
-        """
-        revised = job.bounds.revise_us is not None
-        for spec in job.windows:
-            first, left = spec.first_end(pane), {} if revised else self._left(job, spec)
-            marks = [self._kept(job, spec), None if revised else not_before]
-            over = max((mark for mark in marks if mark is not None), default=NEVER)
-            if first <= max(over, max(left, default=NEVER) // spec.pane):
-                for end in range(first, spec.last_end(pane) + 1, spec.step):
-                    known = left.get(end * spec.pane)
-                    enough = known is not None and known.reason == Reason.FIDELITY
-                    if not enough and (end <= over or known is not None):
-                        yield end
-                        break
-
 
 def _is_plain(bounds: Bounds) -> bool:
     """Whether windows leave when they are complete, and only then."""
@@ -596,11 +458,6 @@ def _is_plain(bounds: Bounds) -> bool:
 def _score(board: Board, start: int, end: int) -> C2:
     c2 = board.score(start, end, Reason.COMPLETE)
     return c2 if c2.area == 1.0 else replace(c2, reason=Reason.EXHAUSTED)
-
-
-def _earlier(a: int | None, b: int | None) -> int | None:
-    """The earlier of two ends, where None is before all."""
-    return None if a is None or b is None else min(a, b)
 
 
 def recipes_of(jobs: Iterable[Job]) -> list[Recipe]:

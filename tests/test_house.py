@@ -19,6 +19,7 @@ FLOORS = [
     {"language"},
     {"chooser", "emission", "failures", "program"},
     {"progress"},
+    {"departures"},
     {"pipeline"},
     {"inline", "store", "output"},
     {"status"},

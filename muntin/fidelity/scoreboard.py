@@ -124,7 +124,12 @@ class Scoreboard:
             return None
         if axis == TIME.column:
             return at.now_us  # all are silent, and windows of the future stay open
-        return max(sources[name].reached[axis] for name in known)
+        return self.furthest(axis)
+
+    def furthest(self, axis: str) -> int:
+        """How far anybody has come."""
+        reached = (source.reached.get(axis, NEVER) for source in self.sources.values())
+        return max(reached, default=NEVER)
 
     def board(
         self, at: Moment, axis: str, pane: int, sample: Sample | None = None, leap: bool = False
