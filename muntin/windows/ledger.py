@@ -63,17 +63,24 @@ class Ledger:
     def __init__(self, tallies: Iterable[Tally] = ()) -> None:
         self._panes: dict[Grid, dict[int, _Pane]] = {}
         self._sums: dict[Grid, _Sums] = {}
+        self._read: dict[Grid, list[int]] = {}  # panes with records, in order
         self.add(tallies)
 
     def add(self, tallies: Iterable[Tally]) -> None:
+        changed = set()
         for tally in tallies:
             grid = tally.axis, tally.size
             self._panes.setdefault(grid, {}).setdefault(tally.pane, _Pane()).add(tally)
-            self._sums.pop(grid, None)
+            changed.add(grid)
+        for grid in changed:
+            self._changed(grid)
 
     def panes(self, grid: Grid) -> list[int]:
         """Panes with records, in order."""
-        return sorted(number for number, pane in self._panes.get(grid, {}).items() if pane.read)
+        if grid not in self._read:
+            panes = self._panes.get(grid, {}).items()
+            self._read[grid] = sorted(number for number, pane in panes if pane.read)
+        return self._read[grid]
 
     def counts(self, axis: str, spec: WindowSpec, end: int) -> Counts:
         """Records read, bad and late within one window."""
@@ -108,7 +115,11 @@ class Ledger:
         panes = self._panes.get(grid, {})
         for pane in [p for p in panes if p < before]:
             del panes[pane]
+        self._changed(grid)
+
+    def _changed(self, grid: Grid) -> None:
         self._sums.pop(grid, None)
+        self._read.pop(grid, None)
 
     def __iter__(self) -> Iterator[Tally]:
         for panes in self._panes.values():
