@@ -5,6 +5,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from itertools import pairwise
 from typing import Any
 
@@ -85,19 +86,23 @@ class JobWindows:
         ours = [name for name in self.rows.column_names if name in _OURS]
         columns = self.rows.drop_columns(ours)
         first, ends = self._kinds()
-        names = self._names()
         for start, stop in _runs(first, ends):
             kind = int(first[start]), int(ends[start])
-            name = names[0] if self.job.shape.gap is not None else names[kind[0]]
-            rows = columns.slice(start, stop - start)
-            counts, c2 = self.counts[kind], self.scores[kind]
-            revision = self.revisions.get(kind, 0)
-            yield Result(self.job.name, name, *self.bounds(kind), rows, counts, c2, revision)
+            yield self._result(kind, columns.slice(start, stop - start))
         for kind in self._withdrawn():
-            bounds, revision = self.bounds(kind), self.revisions[kind]
-            counts, c2 = self.counts[kind], self.scores[kind]
-            rows = columns.slice(0, 0)
-            yield Result(self.job.name, names[kind[0]], *bounds, rows, counts, c2, revision)
+            yield self._result(kind, columns.slice(0, 0))
+
+    def _result(self, kind: Kind, rows: pa.Table) -> Result:
+        which = kind[0] if self.job.shape.gap is None else 0
+        return Result(
+            self.job.name,
+            self._names[which],
+            *self.bounds(kind),
+            rows,
+            self.counts[kind],
+            self.scores[kind],
+            self.revisions.get(kind, 0),
+        )
 
     def _withdrawn(self) -> list[Kind]:
         """The windows whose revision has no rows."""
@@ -110,7 +115,7 @@ class JobWindows:
 
         A revision without rows is one row with nothing but its window and number.
         """
-        table, names, withdrawn = self._table(), self._names(), self._withdrawn()
+        table, names, withdrawn = self._table(), self._names, self._withdrawn()
         if not withdrawn:
             return table
         empty = pa.table(
@@ -132,7 +137,7 @@ class JobWindows:
         starts, ends = self._all_bounds()
         columns = {
             "job": pa.repeat(pa.scalar(self.job.name), len(ends)),
-            "window_name": pa.array(self._names(), pa.string()).take(which),
+            "window_name": pa.array(self._names, pa.string()).take(which),
             "window_start": pa.array(starts).cast(kind),
             "window_end": pa.array(ends).cast(kind),
         }
@@ -154,6 +159,7 @@ class JobWindows:
         columns["emitted_at"] = pa.repeat(pa.scalar(int(self.at * 1e6), _TIMES), len(ends))
         return pa.table(columns)
 
+    @cached_property
     def _names(self) -> list[str]:
         if self.job.shape.gap is not None:
             return [f"session {describe(self.job.shape.gap)}"]
@@ -185,23 +191,23 @@ def _stored(scores: Sequence[C2]) -> pa.Array:
             }
             for c2 in scores
         ],
-        _C2,
+        pa.struct(SCORE),
     )
 
 
 _RUN = pa.struct([("sources", pa.int32()), ("panes", pa.int32())])
 _MISSING = pa.struct([("source", pa.string()), ("why", pa.string()), ("panes", pa.int32())])
-_C2 = pa.struct(
-    [
-        ("area", pa.float64()),
-        ("time", pa.float64()),
-        ("space", pa.float64()),
-        ("reason", pa.string()),
-        ("sources", pa.int32()),
-        ("panes", pa.list_(_RUN)),
-        ("missing", pa.list_(_MISSING)),
-    ]
-)
+SCORE_IN_SHORT = {
+    "area": pa.float64(),
+    "time": pa.float64(),
+    "space": pa.float64(),
+    "reason": pa.string(),
+}
+SCORE = SCORE_IN_SHORT | {
+    "sources": pa.int32(),
+    "panes": pa.list_(_RUN),
+    "missing": pa.list_(_MISSING),
+}
 
 
 def sessions(job: Job, rows: pa.Table, board: Board) -> JobWindows:

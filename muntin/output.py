@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from rich.console import Console
 
+from muntin.emission import SCORE, SCORE_IN_SHORT
 from muntin.language.durations import describe
 from muntin.table import TableText
 from muntin.values import json_text, text
@@ -90,31 +91,19 @@ def shown(
             c2["panes"] = [run["sources"] for run in runs for _ in range(run["panes"])]
         else:
             del c2["sources"], c2["missing"]
-    fields = _IN_DETAIL if detail else _IN_SHORT
+    fields = _SCORE_IN_DETAIL if detail else SCORE_IN_SHORT
     told = pa.array(scores, pa.struct(fields))
     rows = rows.set_column(index, "c2", told)
     if flat:
         rows = rows.remove_column(index)
         for name, column in reversed(list(zip(fields, told.flatten(), strict=True))):
-            rows = rows.add_column(index, f"c2_{name[0]}", column)
+            rows = rows.add_column(index, f"c2_{name}", column)
     if detail:
         return rows
     return rows.drop_columns(["emitted_at"] if revisions else ["emitted_at", "revision"])
 
 
-_IN_SHORT = [
-    ("area", pa.float64()),
-    ("time", pa.float64()),
-    ("space", pa.float64()),
-    ("reason", pa.string()),
-]
-_MISSING = pa.struct([("source", pa.string()), ("why", pa.string()), ("panes", pa.int32())])
-_IN_DETAIL = [
-    *_IN_SHORT,
-    ("sources", pa.int32()),
-    ("panes", pa.list_(pa.int32())),
-    ("missing", pa.list_(_MISSING)),
-]
+_SCORE_IN_DETAIL = SCORE | {"panes": pa.list_(pa.int32())}
 
 
 def json_lines(rows: pa.Table) -> Iterable[str]:
