@@ -7,7 +7,7 @@ and another part knows too counts once, so it does not matter where and how ofte
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from enum import IntEnum, StrEnum
 from functools import cached_property
@@ -263,10 +263,3 @@ class C2:
             f"{self.reason}"
         )
         return "\n".join([*lines, legend, told] if lines else [told])
-
-
-def merged(boards: Iterable[Board]) -> Board:
-    found = Board()
-    for board in boards:
-        found = found.merge(board)
-    return found

@@ -22,7 +22,7 @@ from muntin.language.durations import (
     microseconds,
     whole,
 )
-from muntin.language.scope import Scope
+from muntin.language.scope import Scope, is_whole
 from muntin.language.script import Script
 from muntin.model import TIME, Axis, Stream
 from muntin.windows.spec import MOST_PANES, WindowSpec, on_one_grid
@@ -33,7 +33,6 @@ _MOST_WINDOWS = 1_000_000
 # No sum of a position and a window leaves 64 bits.
 _LONGEST_COUNT = 10**18
 _FURTHEST = 4 * 10**18
-_WHOLE = r"U?(TINY|SMALL|BIG|HUGE)INT|U?INTEGER"
 
 
 @dataclass(frozen=True)
@@ -184,7 +183,7 @@ class _Clauses:
     def _sequence(self, node: exp.Expr) -> Axis:
         check_one_record(node, self._scope, "a sequence number")
         sql, kind = self._scope.bound(node)
-        if not re.fullmatch(_WHOLE, kind):
+        if not is_whole(kind):
             raise self._script.error(f"a sequence is of whole numbers, but this is {kind}", node)
         return Axis("sequence", sql)
 

@@ -20,7 +20,7 @@ from muntin.language.bounds import bounded
 from muntin.language.messages import nearest, reason
 from muntin.language.over import Over, over_of
 from muntin.language.queries import RESERVED, records_of, result_type, sql_job
-from muntin.language.scope import Scope
+from muntin.language.scope import Scope, is_number, is_whole
 from muntin.language.script import Script
 from muntin.logs.chunks import LINE
 from muntin.model import Code, Column, Format, Job, Key, Output, Part, Shape, Stream, Style
@@ -97,14 +97,6 @@ def _limit(reference: str, owner: Any, name: str, usual: int) -> int:
     if not isinstance(limit, int) or isinstance(limit, bool) or limit < 0:
         raise CodeError(f"{name} of {reference} is {limit!r}; expected a whole number")
     return limit
-
-
-def _is_whole(kind: str) -> bool:
-    return kind.removeprefix("U") in ("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT")
-
-
-def _is_number(kind: str) -> bool:
-    return _is_whole(kind) or kind.startswith(("FLOAT", "DOUBLE", "DECIMAL"))
 
 
 def _told(error: FailedCallError) -> str:
@@ -359,10 +351,10 @@ class _Class:
         """Refuses values that cannot be added up, and types that would round."""
         for column, (name, kind) in zip(made, columns.items(), strict=True):
             told = f"map_batches of {self._reference} gives {column.name}s of type {column.type}"
-            if column.name == "value" and self._combine() == "sum" and not _is_number(column.type):
+            if column.name == "value" and self._combine() == "sum" and not is_number(column.type):
                 raise CodeError(f"{told}, which cannot be added up; expected numbers")
-            whole = kind and _is_whole(self._type(name, kind))
-            if whole and _is_number(column.type) and not _is_whole(column.type):
+            whole = kind and is_whole(self._type(name, kind))
+            if whole and is_number(column.type) and not is_whole(column.type):
                 raise CodeError(f"{told}, but column '{name}' is {kind}, which would round them")
 
     def _mapped_columns(self, takes: tuple[str, ...]) -> tuple[Column, ...]:

@@ -148,7 +148,11 @@ class Scope:
 
 
 def is_number(kind: str) -> bool:
-    return re.fullmatch(r"\w*INT|U?INTEGER|FLOAT|DOUBLE|DECIMAL\(\d+,\d+\)", kind) is not None
+    return re.fullmatch(r"FLOAT|DOUBLE|DECIMAL\(\d+,\d+\)", kind) is not None or is_whole(kind)
+
+
+def is_whole(kind: str) -> bool:
+    return re.fullmatch(r"U?(TINY|SMALL|BIG|HUGE)INT|U?INTEGER", kind) is not None
 
 
 def is_time(kind: str) -> bool:
