@@ -106,8 +106,10 @@ def overlap(context: SparkContext, folder: Path, state: Path, repeat: int) -> No
     found = best(context, asked, state, repeat)
     panes, windows = found.values()
     more = windows.rows.slice(panes.rows.num_rows)
+    again = Results(state / "again")
+    again.prepare({"j": more.schema})
     started = time.perf_counter()
-    Results(state / "again").publish("shop", 0, {"j": more})
+    again.publish("shop", 0, again.write(0, {"j": [more]}))
     writing = time.perf_counter() - started
     table = Table("3600-fold overlap", "seconds", "rows")
     for name, run in found.items():

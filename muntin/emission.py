@@ -22,6 +22,7 @@ from muntin.model import Counts, Job
 Kind = tuple[int, int]  # which of the job's windows and the pane it ends before; or a session
 Numbers = NDArray[np.int64]
 _TIMES = pa.timestamp("us", "UTC")
+_ROWS_AT_ONCE = 32_768  # that are made ready for storing
 
 
 @dataclass(frozen=True)
@@ -115,31 +116,37 @@ class JobWindows:
 
         A revision without rows is one row with nothing but its window and number.
         """
-        table, names, withdrawn = self._table(), self._names, self._withdrawn()
-        if not withdrawn:
-            return table
-        empty = pa.table(
-            {
+        return pa.concat_tables(self.tables(), promote_options="default")
+
+    def tables(self) -> Iterator[pa.Table]:
+        """The same in parts, which are several times larger than the rows they are made of."""
+        for start in range(0, max(1, self.rows.num_rows), _ROWS_AT_ONCE):
+            yield replace(self, rows=self.rows.slice(start, _ROWS_AT_ONCE))._table()
+        names, withdrawn = self._names, self._withdrawn()
+        if withdrawn:
+            kind = self._axis_type
+            columns = {
                 "job": [self.job.name] * len(withdrawn),
                 "window_name": [names[which] for which, _ in withdrawn],
-                "window_start": [self.bounds(kind)[0] for kind in withdrawn],
-                "window_end": [self.bounds(kind)[1] for kind in withdrawn],
-                "revision": [self.revisions[kind] for kind in withdrawn],
-                "emitted_at": [int(self.at * 1e6)] * len(withdrawn),
+                "window_start": pa.array([self.bounds(k)[0] for k in withdrawn], kind),
+                "window_end": pa.array([self.bounds(k)[1] for k in withdrawn], kind),
+                "revision": [self.revisions[k] for k in withdrawn],
+                "emitted_at": pa.array([int(self.at * 1e6)] * len(withdrawn), _TIMES),
             }
-        )
-        fields = [table.schema.field(name) for name in empty.column_names]
-        return pa.concat_tables([table, empty.cast(pa.schema(fields))], promote_options="default")
+            yield pa.table(columns)
+
+    @property
+    def _axis_type(self) -> pa.DataType:
+        return _TIMES if self.job.shape.axis.is_time else pa.int64()
 
     def _table(self) -> pa.Table:
-        kind = _TIMES if self.job.shape.axis.is_time else pa.int64()
         which = pa.array(self.rows.column(WINDOW).to_numpy())
         starts, ends = self._all_bounds()
         columns = {
             "job": pa.repeat(pa.scalar(self.job.name), len(ends)),
             "window_name": pa.array(self._names, pa.string()).take(which),
-            "window_start": pa.array(starts).cast(kind),
-            "window_end": pa.array(ends).cast(kind),
+            "window_start": pa.array(starts).cast(self._axis_type),
+            "window_end": pa.array(ends).cast(self._axis_type),
         }
         columns |= {o.name: self.rows.column(o.name) for o in self.job.outputs}
         counted = np.zeros((len(ends), 4), np.int64)

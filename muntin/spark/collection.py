@@ -108,8 +108,9 @@ class SparkCollection:
         if len(self._steps) >= STEPS_AT_MOST:
             self.compact()
         moved = computed.partitionBy(self.groups, home)
+        # Merging pays only where several windows are made of a row.
         once = not merged and self._disjoint
-        step = _gathered(moved) if once else _merged(moved, self.shapes, {})
+        step = moved if once else _merged(moved, self.shapes, {})
         self._steps.append(step)
         if merged:
             told = self._context.runJob(step.persist(_LEVEL), _told)
@@ -246,19 +247,6 @@ def _merged(step: Step, shapes: Shapes, emitted: Mapping[str, Emitted]) -> Step:
         yield group, Kept(kept, reports, [error for _, item in found for error in item.errors])
 
     return step.mapPartitionsWithIndex(merge_group, preservesPartitioning=True)
-
-
-def _gathered(step: Step) -> Step:
-    """The same without merging, which pays only where several windows are made of a row."""
-
-    def gather_group(group: int, items: Iterable[tuple[int, Kept]]) -> Iterator[tuple[int, Kept]]:
-        kept: Blocks = {}
-        for _, item in items:
-            for shape, blocks in item.blocks.items():
-                kept.setdefault(shape, []).extend(blocks)
-        yield group, Kept(kept)
-
-    return step.mapPartitionsWithIndex(gather_group, preservesPartitioning=True)
 
 
 def _needed(shape: Shape, block: pa.Table, emitted: Mapping[str, Emitted]) -> pa.Table:

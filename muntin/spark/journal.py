@@ -1,4 +1,4 @@
-"""A stream's batches as they are committed: checkpoint first, then its results."""
+"""A stream's batches as they are committed: the checkpoint decides, then results are shown."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Journal:
         self.batch = -1
         self.progress = Progress()
         self.positions: tuple[FilePosition, ...] = ()
-        self._results.prepare({job.name: no_windows(job).table() for job in jobs})
+        self._results.prepare({job.name: no_windows(job).table().schema for job in jobs})
         saved = self._checkpoint.load(set(self._shapes.values()))
         if saved is not None:
             self._resume(saved)
@@ -52,15 +52,16 @@ class Journal:
         self, batch: int, emission: Emission, positions: tuple[FilePosition, ...] = ()
     ) -> None:
         """Makes a batch final. Everything before this line of the run can be repeated."""
-        tables = {windows.job.name: windows.table() for windows in emission.windows}
+        rows = {windows.job.name: windows.tables() for windows in emission.windows}
+        files = self._results.write(batch, rows)
         self._appended += 1
         whole = self._appended >= SAVES_PER_REWRITE
         blocks = self._all_blocks() if whole else emission.blocks
-        saved = Saved(batch, self.progress, positions, self._shapes, blocks, tables)
+        saved = Saved(batch, self.progress, positions, self._shapes, blocks, files)
         self._checkpoint.save(saved, whole)
         if whole:
             self._appended = 0
-        self._results.publish(self._stream, batch, tables)
+        self._results.publish(self._stream, batch, files)
         self.batch = batch
 
     def _all_blocks(self) -> dict[str, list[bytes]]:

@@ -1,8 +1,9 @@
 """The one commit that decides: positions, open panes and results of a batch, together.
 
-A batch is over when its checkpoint is committed. The checkpoint carries the batch's results
-too; they are published to the results tables right after, and again on restart if the program
-died in between. So every batch counts exactly once, whatever was decided by the clock.
+A batch is over when its checkpoint is committed. The checkpoint names the files with the batch's
+results, which are written by then; they become part of the results tables right after, or on
+restart if the program died in between. So every batch counts exactly once, whatever was decided
+by the clock.
 
 Blocks are appended batch by batch and rewritten as one when they become many.
 """
@@ -24,7 +25,6 @@ from muntin.errors import StateError
 from muntin.failures import Failures
 from muntin.fidelity.scoreboard import Source
 from muntin.fidelity.timing import Timing
-from muntin.kernel.block import decode, encode
 from muntin.logs.tail import FilePosition
 from muntin.model import Program, Tally
 from muntin.progress import Lateness, Leaving, Progress
@@ -32,12 +32,11 @@ from muntin.store import delta
 from muntin.windows.choice import Choice
 from muntin.windows.ledger import Ledger
 
-VERSION = 3
+VERSION = 4
 _SCHEMA = pa.schema(
     [
         ("batch", pa.int64()),
         ("kind", pa.string()),
-        ("job", pa.string()),
         ("shape", pa.string()),
         ("payload", pa.binary()),
     ]
@@ -53,7 +52,7 @@ class Saved:
     positions: tuple[FilePosition, ...]
     shapes: dict[str, str]
     blocks: dict[str, list[bytes]] = field(default_factory=dict)
-    results: dict[str, pa.Table] = field(default_factory=dict)
+    results: dict[str, str] = field(default_factory=dict)  # files of jobs
 
 
 class Checkpoint:
@@ -65,10 +64,9 @@ class Checkpoint:
 
     def save(self, saved: Saved, whole: bool) -> None:
         """Commits a batch; `whole` says that the blocks stand for all earlier ones too."""
-        rows = [("progress", "", "", _progress_json(saved))]
+        rows = [("progress", "", _progress_json(saved))]
         for shape, blocks in saved.blocks.items():
-            rows += [("block", "", shape, block) for block in blocks]
-        rows += [("result", job, "", encode(table)) for job, table in saved.results.items()]
+            rows += [("block", shape, block) for block in blocks]
         columns = [[saved.batch] * len(rows), *map(list, zip(*rows, strict=True))]
         table = pa.table(columns, schema=_SCHEMA)
         mode: Literal["append", "overwrite"] = "overwrite" if whole else "append"
@@ -89,9 +87,6 @@ class Checkpoint:
         for row in rows:
             if row["kind"] == "block" and row["shape"] in shapes:
                 saved.blocks.setdefault(row["shape"], []).append(row["payload"])
-            elif row["kind"] == "result":
-                name = f"unpublished results of job {row['job']}"
-                saved.results[row["job"]] = decode(row["payload"], name)
         return saved
 
 
@@ -148,6 +143,7 @@ def _progress_json(saved: Saved) -> bytes:
             "batch": saved.batch,
             "positions": [asdict(f) for f in saved.positions],
             "shapes": saved.shapes,
+            "results": saved.results,
             "sources": {name: _source_json(source) for name, source in p.sources.items()},
             "left": [
                 [job, kind, [[end, w.revision, w.reason] for end, w in windows.items()]]
@@ -204,7 +200,7 @@ def _parse_progress(data: bytes) -> Saved:
         failures=Failures(read.get("failures", {})),
     )
     positions = tuple(FilePosition(**f) for f in read["positions"])
-    return Saved(read["batch"], progress, positions, read["shapes"])
+    return Saved(read["batch"], progress, positions, read["shapes"], results=read["results"])
 
 
 def differences(saved: Mapping[str, str], shapes: Mapping[str, str]) -> Iterator[str]:

@@ -2,13 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import json
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from datetime import UTC, datetime
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
+from uuid import uuid4
 
 import pyarrow as pa
-from deltalake import CommitProperties, DeltaTable, Transaction, WriterProperties, write_deltalake
+from deltalake import (
+    CommitProperties,
+    DeltaTable,
+    Schema,
+    Transaction,
+    WriterProperties,
+    write_deltalake,
+)
+from deltalake.transaction import AddAction
+from pyarrow.parquet import FileMetaData, ParquetWriter, read_metadata
 
 from muntin.errors import StateError
 from muntin.kernel.engine import literal, run
@@ -16,14 +28,6 @@ from muntin.kernel.engine import literal, run
 
 def exists(path: Path) -> bool:
     return DeltaTable.is_deltatable(str(path))
-
-
-def last_batch(path: Path, writer: str) -> int | None:
-    """The newest batch a writer has committed to a table, or None."""
-    if not exists(path):
-        return None
-    with _explained(path, "read"):
-        return DeltaTable(str(path)).transaction_version(writer)
 
 
 def schema(path: Path) -> pa.Schema:
@@ -36,13 +40,18 @@ def create(path: Path, schema: pa.Schema) -> None:
         DeltaTable.create(str(path), schema)
 
 
+def widen(path: Path, schema: pa.Schema) -> None:
+    """Adds the columns of `schema` that a table does not have yet."""
+    with _explained(path, "changed"):
+        table = DeltaTable(str(path))
+        known = {field.name for field in table.schema().fields}
+        new = [field for field in Schema.from_arrow(schema).fields if field.name not in known]
+        if new:
+            table.alter.add_columns(new)
+
+
 def write(
-    path: Path,
-    table: pa.Table,
-    writer: str,
-    batch: int,
-    mode: Literal["append", "overwrite"] = "append",
-    merge_schema: bool = False,
+    path: Path, table: pa.Table, writer: str, batch: int, mode: Literal["append", "overwrite"]
 ) -> None:
     """Commits rows together with who wrote them in which batch."""
     with _explained(path, "written"):
@@ -50,10 +59,82 @@ def write(
             str(path),
             table,
             mode=mode,
-            schema_mode="merge" if merge_schema else None,
             writer_properties=WriterProperties(compression="SNAPPY"),
-            commit_properties=CommitProperties(app_transactions=[Transaction(writer, batch)]),
+            commit_properties=_by(writer, batch),
         )
+
+
+def write_file(path: Path, batch: int, tables: Iterable[pa.Table]) -> str | None:
+    """Writes rows into a file in a table's folder, which is not yet part of it.
+
+    One table after another, so that all are never in memory at once. Without rows, no file.
+    """
+    types = schema(path)
+    name = f"part-{batch:05}-{uuid4()}.parquet"
+    rows = 0
+    with _explained(path, "written"):
+        try:
+            with ParquetWriter(path / name, types, compression="snappy") as file:
+                for table in (table for table in tables if table.num_rows):
+                    rows += table.num_rows
+                    file.write_table(_fitted(table, types))
+        except BaseException:
+            (path / name).unlink(missing_ok=True)
+            raise
+        if not rows:
+            (path / name).unlink()
+    return name if rows else None
+
+
+def add_file(path: Path, name: str, writer: str, batch: int) -> None:
+    """Makes a file part of a table, once for every batch of a writer."""
+    with _explained(path, "written"):
+        table = DeltaTable(str(path))
+        last = table.transaction_version(writer)
+        if last is None or last < batch:
+            found = (path / name).stat()
+            stats = json.dumps(_stats(read_metadata(path / name)))
+            changed = int(found.st_mtime * 1000)
+            add = AddAction(name, found.st_size, {}, changed, data_change=True, stats=stats)
+            table.create_write_transaction(
+                [add], "append", table.schema(), commit_properties=_by(writer, batch)
+            )
+
+
+def _by(writer: str, batch: int) -> CommitProperties:
+    return CommitProperties(app_transactions=[Transaction(writer, batch)])
+
+
+def _fitted(rows: pa.Table, schema: pa.Schema) -> pa.Table:
+    """The rows with all columns of a table, which may have more, and in its types."""
+    columns = {
+        field.name: rows[field.name].cast(field.type)
+        if field.name in rows.column_names
+        else pa.nulls(rows.num_rows, field.type)
+        for field in schema
+    }
+    return pa.table(columns, schema)
+
+
+def _stats(file: FileMetaData) -> dict[str, Any]:
+    """What readers need to know which windows a file has."""
+    told: dict[str, Any] = {"numRecords": file.num_rows, "minValues": {}, "maxValues": {}}
+    names = file.schema.names
+    for name in ("window_start", "window_end"):
+        column = names.index(name)
+        groups = [file.row_group(i).column(column).statistics for i in range(file.num_row_groups)]
+        try:
+            first, last = min(group.min for group in groups), max(group.max for group in groups)
+        except OverflowError:  # of years that are not in Python's calendar
+            continue
+        told["minValues"][name], told["maxValues"][name] = _told(first), _told(last)
+    return told
+
+
+def _told(value: int | datetime) -> int | str:
+    if isinstance(value, int):
+        return value
+    return value.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
 
 
 def read(path: Path, sql: str) -> pa.Table:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
 
@@ -19,25 +20,31 @@ class Results:
     def __init__(self, state: Path) -> None:
         self._folder = state / _FOLDER
 
-    def prepare(self, tables: Mapping[str, pa.Table]) -> None:
+    def prepare(self, schemas: Mapping[str, pa.Schema]) -> None:
         """Creates the tables that are not there yet, so that readers find them empty."""
-        for job, table in tables.items():
+        for job, schema in schemas.items():
             path = self._folder / job
             if not delta.exists(path):
-                delta.create(path, table.schema)
+                delta.create(path, schema)
             else:
-                _require_same_types(job, path, delta.schema(path), table.schema)
+                _require_same_types(job, path, delta.schema(path), schema)
+                delta.widen(path, schema)
 
-    def publish(self, stream: str, batch: int, tables: Mapping[str, pa.Table]) -> None:
-        """Appends rows of a stream's batch; one that is there already changes nothing."""
-        for job, table in tables.items():
-            path = self._folder / job
-            last = delta.last_batch(path, stream)
-            if last is None or last < batch:
-                try:
-                    delta.write(path, table, stream, batch, merge_schema=True)
-                except StateError as error:
-                    raise StateError(f"results of job '{job}': {error}") from error
+    def write(self, batch: int, rows: Mapping[str, Iterable[pa.Table]]) -> dict[str, str]:
+        """Stores rows of jobs, where no reader finds them until the files are published."""
+        files = {}
+        for job, tables in rows.items():
+            with _explained(job):
+                file = delta.write_file(self._folder / job, batch, tables)
+            if file is not None:
+                files[job] = file
+        return files
+
+    def publish(self, stream: str, batch: int, files: Mapping[str, str]) -> None:
+        """Shows the files of a stream's batch; one that is shown already changes nothing."""
+        for job, file in files.items():
+            with _explained(job):
+                delta.add_file(self._folder / job, file, stream, batch)
 
     def jobs(self) -> list[str]:
         if not self._folder.is_dir():
@@ -76,6 +83,14 @@ class Results:
         # A revision without rows is stored as one that has no score.
         shown = f"SELECT * EXCLUDE (file_row_number) FROM ({rows}) WHERE c2 IS NOT NULL{order}"
         return delta.read(path, shown)
+
+
+@contextmanager
+def _explained(job: str) -> Iterator[None]:
+    try:
+        yield
+    except StateError as error:
+        raise StateError(f"results of job '{job}': {error}") from error
 
 
 def _require_same_types(job: str, path: Path, known: pa.Schema, wanted: pa.Schema) -> None:

@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
+from deltalake import DeltaTable
 
 from muntin.errors import InputError, StateError
 from muntin.store.results import Results
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+def publish(store: Results, stream: str, batch: int, table: pa.Table) -> None:
+    store.prepare({"top": table.schema})
+    store.publish(stream, batch, store.write(batch, {"top": [table]}))
 
 
 def rows(windows: range, size: int) -> pa.Table:
@@ -33,7 +40,7 @@ def rows(windows: range, size: int) -> pa.Table:
 def test_order_survives_many_batches_and_large_windows(tmp_path: Path) -> None:
     store = Results(tmp_path)
     for batch in range(4):
-        store.publish("s", batch, {"top": rows(range(batch * 2, batch * 2 + 2), 150)})
+        publish(store, "s", batch, rows(range(batch * 2, batch * 2 + 2), 150))
     found = store.read("top").to_pylist()
     assert [r["n"] for r in found] == list(range(150, 0, -1)) * 8
     assert [r["n"] for r in store.read("top", latest=True).to_pylist()] == list(range(150, 0, -1))
@@ -43,18 +50,44 @@ def test_order_survives_many_batches_and_large_windows(tmp_path: Path) -> None:
 def test_batches_count_once_for_each_stream(tmp_path: Path) -> None:
     store = Results(tmp_path)
     for _ in range(2):
-        store.publish("s", 500, {"top": rows(range(1), 2)})
-    store.publish("renamed", 0, {"top": rows(range(1, 2), 2)})
+        publish(store, "s", 500, rows(range(1), 2))
+    publish(store, "renamed", 0, rows(range(1, 2), 2))
     assert store.read("top").num_rows == 4
+
+
+def test_other_readers_are_told_which_windows_a_file_has(tmp_path: Path) -> None:
+    store, far = Results(tmp_path), pa.array([2**61], pa.timestamp("us", "UTC"))
+    publish(store, "s", 0, rows(range(3), 2))
+    beyond = rows(range(1), 1)
+    publish(store, "s", 1, beyond.set_column(1, "window_end", far))
+    table = DeltaTable(tmp_path / "results" / "top")
+    assert table.count() == 7
+    told = pa.table(table.get_add_actions(flatten=True)).sort_by("num_records").to_pylist()
+    assert [row["max.window_end"] for row in told] == [None, START + timedelta(minutes=2)]
+
+
+def test_a_file_that_cannot_be_written_leaves_nothing(tmp_path: Path) -> None:
+    def broken() -> Iterator[pa.Table]:
+        yield rows(range(1), 1)
+        raise OSError("no space left")
+
+    store = Results(tmp_path)
+    store.prepare({"top": rows(range(1), 1).schema})
+    with pytest.raises(StateError, match="results of job 'top'.*no space left"):
+        store.write(0, {"top": broken()})
+    assert store.write(0, {"top": [rows(range(0), 0)]}) == {}
+    assert not list((tmp_path / "results" / "top").glob("*.parquet"))
 
 
 def test_what_is_missing_or_has_changed_is_told(tmp_path: Path) -> None:
     store = Results(tmp_path)
     with pytest.raises(InputError, match="no results of job 'top'"):
         store.read("top")
-    store.prepare({"top": rows(range(1), 1)})
+    store.prepare({"top": rows(range(1), 1).schema})
     assert store.read("top").num_rows == 0
     wider = rows(range(1), 1).append_column("more", pa.array(["x"]))
-    store.prepare({"top": wider})
+    publish(store, "s", 0, wider)
+    publish(store, "s", 1, rows(range(1, 2), 1))
+    assert store.read("top")["more"].to_pylist() == ["x", None]
     with pytest.raises(StateError, match="column 'n' of job 'top' is now double"):
-        store.prepare({"top": pa.table({"n": [1.5]})})
+        store.prepare({"top": pa.table({"n": [1.5]}).schema})
