@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import count
 from pathlib import Path
 
 _PAGE = os.sysconf("SC_PAGE_SIZE")
 _TICKS = os.sysconf("SC_CLK_TCK")
 _PERIOD_SECONDS = 0.05
+_LOOKS = 5  # at known processes, for each search for new ones
 
 
 @dataclass(frozen=True)
@@ -18,7 +20,6 @@ class Process:
     pid: int
     parent: int
     name: str
-    resident: int  # bytes
     cpu: float  # seconds, with those of children that have ended
 
 
@@ -53,17 +54,33 @@ class PeakMemory:
         self._thread.join()
 
     def _watch(self) -> None:
-        while not self._stop.is_set():
-            self.peak = self.peak.most(memory_of_tree())
-            self._stop.wait(_PERIOD_SECONDS)
+        """Searching takes milliseconds of the time that is measured, so it is done seldom."""
+        tree: list[Process] = []
+        for look in count():
+            if look % _LOOKS == 0:
+                tree = list(_tree(os.getpid()))
+            self.peak = self.peak.most(_memory_of(tree))
+            if self._stop.wait(_PERIOD_SECONDS):
+                break
         self.peak = self.peak.most(memory_of_tree())
 
 
 def memory_of_tree() -> Memory:
     """What this process and its descendants hold now."""
-    tree = list(_tree(os.getpid()))
-    python = sum(p.resident for p in tree if p.name.startswith("python"))
-    return Memory(python, sum(p.resident for p in tree if p.name == "java"))
+    return _memory_of(list(_tree(os.getpid())))
+
+
+def _memory_of(processes: Sequence[Process]) -> Memory:
+    python = [p for p in processes if p.name.startswith("python")]
+    jvm = [p for p in processes if p.name == "java"]
+    return Memory(sum(map(_resident, python)), sum(map(_resident, jvm)))
+
+
+def _resident(process: Process) -> int:
+    try:
+        return int(Path(f"/proc/{process.pid}/statm").read_text().split()[1]) * _PAGE
+    except OSError:  # it has ended meanwhile
+        return 0
 
 
 def cpu_of_tree() -> float:
@@ -98,4 +115,4 @@ def _processes() -> Iterator[Process]:
         name = stat[stat.index("(") + 1 : stat.rindex(")")]
         fields = stat[stat.rindex(")") + 2 :].split()  # from the third of proc(5) on
         cpu = sum(int(ticks) for ticks in fields[11:15]) / _TICKS
-        yield Process(int(folder.name), int(fields[1]), name, int(fields[21]) * _PAGE, cpu)
+        yield Process(int(folder.name), int(fields[1]), name, cpu)

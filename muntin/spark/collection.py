@@ -12,6 +12,9 @@ import pickle
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from heapq import heappop, heappush
+from itertools import chain
+from operator import itemgetter
 
 import pyarrow as pa
 from pyspark import RDD, SparkContext, StorageLevel
@@ -32,7 +35,7 @@ from muntin.windows.spec import WindowSpec
 
 STEPS_AT_MOST = 12
 TELLING = 0  # the key group with which reports travel
-_TASKS_PER_CORE = 4
+_TASKS_PER_CORE = 2  # one costs 40 ms before its first byte
 _LEVEL = StorageLevel.MEMORY_AND_DISK
 
 Jobs = dict[str, Job]
@@ -87,8 +90,8 @@ class SparkCollection:
     ) -> list[Report]:
         stream, shapes, groups = self._stream, self.shapes, self.groups
 
-        def compute(lanes: Iterable[Lane]) -> Iterator[tuple[int, Kept]]:
-            for lane in lanes:
+        def compute(tasks: Iterable[list[Lane]]) -> Iterator[tuple[int, Kept]]:
+            for lane in chain.from_iterable(tasks):
                 try:
                     blocks, report = read_lane(lane, stream, recipes, slack_us)
                 except MuntinError as error:  # raised by the driver, without Spark's traceback
@@ -96,8 +99,8 @@ class SparkCollection:
                 else:
                     yield from scatter(shapes, blocks, report, groups)
 
-        tasks = min(len(lanes), _TASKS_PER_CORE * self._context.defaultParallelism)
-        computed = self._context.parallelize(lanes, tasks).mapPartitions(compute)
+        tasks = shared_out(lanes, _TASKS_PER_CORE * self._context.defaultParallelism)
+        computed = self._context.parallelize(tasks, len(tasks)).mapPartitions(compute)
         return self.keep(computed, merged=slack_us is not None)
 
     def keep(self, computed: RDD[tuple[int, Kept]], merged: bool = True) -> list[Report]:
@@ -213,6 +216,21 @@ class SparkCollection:
 
     def _union(self, steps: list[Step]) -> Step:
         return steps[0] if len(steps) == 1 else self._context.union(steps)
+
+
+def shared_out(lanes: Sequence[Lane], tasks: int) -> list[list[Lane]]:
+    """The lanes in at most so many tasks of about the same size, the longest first."""
+    found: list[list[Lane]] = [[] for _ in range(min(tasks, len(lanes)))]
+    sizes = [(0, number) for number in range(len(found))]
+    for size, lane in sorted(((_size(lane), lane) for lane in lanes), key=itemgetter(0))[::-1]:
+        least, number = heappop(sizes)
+        found[number].append(lane)
+        heappush(sizes, (least + size, number))
+    return found
+
+
+def _size(lane: Lane) -> int:
+    return sum(order.end - order.start for order in lane)
 
 
 def scatter(

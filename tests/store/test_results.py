@@ -73,7 +73,7 @@ def test_a_file_that_cannot_be_written_leaves_nothing(tmp_path: Path) -> None:
 
     store = Results(tmp_path)
     store.prepare({"top": rows(range(1), 1).schema})
-    with pytest.raises(StateError, match="results of job 'top'.*no space left"):
+    with pytest.raises(StateError, match=r"results of job 'top'.*no space left"):
         store.write(0, {"top": broken()})
     assert store.write(0, {"top": [rows(range(0), 0)]}) == {}
     assert not list((tmp_path / "results" / "top").glob("*.parquet"))
