@@ -25,6 +25,7 @@ from muntin.kernel.block import decode, encode
 from muntin.kernel.compute import Cost, Recipe
 from muntin.kernel.finish import Due, completed, due_kinds, finish, order
 from muntin.kernel.merge import Emitted, merge, split, without, without_forgotten
+from muntin.kernel.parts import Packed, finish_in_parts, merge_in_parts
 from muntin.kernel.python.running import without_states
 from muntin.logs.records import Report, read_lane
 from muntin.logs.tail import Lane
@@ -40,7 +41,7 @@ _LEVEL = StorageLevel.MEMORY_AND_DISK
 
 Jobs = dict[str, Job]
 Shapes = dict[str, Shape]
-Blocks = dict[str, list[bytes]]
+Blocks = dict[str, list[Packed]]
 
 
 @dataclass
@@ -58,7 +59,7 @@ class GroupAnswer:
     """What one key group has for the driver: rows of due windows, blocks to save."""
 
     group: int = 0
-    rows: dict[str, bytes] = field(default_factory=dict)
+    rows: dict[str, list[bytes]] = field(default_factory=dict)
     blocks: Blocks = field(default_factory=dict)
     states: Blocks = field(default_factory=dict)
     costs: dict[str, Cost] = field(default_factory=dict)
@@ -80,7 +81,6 @@ class SparkCollection:
         self._jobs: Jobs = {job.name: job for job in jobs}
         self.shapes: Shapes = {job.shape.id: job.shape for job in jobs}
         self.groups = context.defaultParallelism
-        self._disjoint = all(w.step == w.length for job in jobs for w in job.windows)
         self._steps: list[Step] = []
         self._emitted: dict[str, Emitted] = {}
         self._shelf: Shelf[bytes] = Shelf()
@@ -111,14 +111,13 @@ class SparkCollection:
         if len(self._steps) >= STEPS_AT_MOST:
             self.compact()
         moved = computed.partitionBy(self.groups, home)
-        # Merging pays only where several windows are made of a row.
-        once = not merged and self._disjoint
-        step = moved if once else _merged(moved, self.shapes, {})
-        self._steps.append(step)
         if merged:
-            told = self._context.runJob(step.persist(_LEVEL), _told)
+            step = _merged(moved, self.shapes, {}).persist(_LEVEL)
+            told = self._context.runJob(step, _told)
         else:
-            told = self._context.runJob(moved, _told, [home(TELLING)])
+            step = moved
+            told = self._context.runJob(step, _told, [home(TELLING)])
+        self._steps.append(step)
         for kept in told:
             if kept.errors:
                 raise kept.errors[0]
@@ -148,10 +147,11 @@ class SparkCollection:
         blocks: dict[str, list[bytes]] = {}
         costs: dict[str, Cost] = {}
         for group in answers:
-            for name, data in group.rows.items():
-                rows.setdefault(name, []).append(decode(data, f"rows of job {name}"))
-            for shape, found in group.blocks.items():
-                blocks.setdefault(shape, []).extend(found)
+            for name, parts in group.rows.items():
+                found = rows.setdefault(name, [])
+                found.extend(decode(part, f"rows of job {name}") for part in parts)
+            for shape, packed in group.blocks.items():
+                blocks.setdefault(shape, []).extend(p.data for p in packed)
             for shape, cost in group.costs.items():
                 costs[shape] = costs.get(shape, Cost()) + cost
         self._keep_states(answers, blocks)
@@ -179,8 +179,8 @@ class SparkCollection:
             step = self._context.parallelize(changed).partitionBy(self.groups, home)
             self._steps.append(_merged(step, self.shapes, {}))
         for _, kept in changed:
-            for shape, found in kept.blocks.items():
-                blocks.setdefault(shape, []).extend(found)
+            for shape, packed in kept.blocks.items():
+                blocks.setdefault(shape, []).extend(p.data for p in packed)
 
     def forget(self, emitted: Mapping[str, Emitted]) -> None:
         self._emitted = dict(emitted)
@@ -240,7 +240,7 @@ def scatter(
     kept: dict[int, Kept] = {TELLING: Kept(reports=[report] if report else [])}
     for shape, block in blocks.items():
         for group, rows in split(shapes[shape], block, groups).items():
-            kept.setdefault(group, Kept()).blocks[shape] = [encode(rows)]
+            kept.setdefault(group, Kept()).blocks[shape] = [Packed.of(rows)]
     yield from kept.items()
 
 
@@ -255,12 +255,13 @@ def _merged(step: Step, shapes: Shapes, emitted: Mapping[str, Emitted]) -> Step:
 
     def merge_group(group: int, items: Iterable[tuple[int, Kept]]) -> Iterator[tuple[int, Kept]]:
         found = list(items)
-        kept = {}
-        for shape, blocks in _decoded(found).items():
-            block = merge(shapes[shape], blocks)
-            if emitted:  # all steps are merged, so there is no older state elsewhere
-                block = without_forgotten(shapes[shape], block)
-            kept[shape] = [encode(_needed(shapes[shape], block, emitted))]
+        kept: Blocks = {}
+        for shape, packed in _by_shape(found).items():
+            for block in merge_in_parts(shapes[shape], packed, _name(shape, group)):
+                if emitted:  # all steps are merged, so there is no older state elsewhere
+                    block = without_forgotten(shapes[shape], block)
+                needed = _needed(shapes[shape], block, emitted)
+                kept.setdefault(shape, []).append(Packed.of(needed))
         reports = [report for _, item in found for report in item.reports]
         yield group, Kept(kept, reports, [error for _, item in found for error in item.errors])
 
@@ -271,14 +272,17 @@ def _needed(shape: Shape, block: pa.Table, emitted: Mapping[str, Emitted]) -> pa
     return without(shape, block, emitted[shape.id]) if shape.id in emitted else block
 
 
-def _decoded(items: Sequence[tuple[int, Kept]]) -> dict[str, list[pa.Table]]:
+def _by_shape(items: Iterable[tuple[int, Kept]]) -> Blocks:
     """The blocks of each shape that has any."""
-    found: dict[str, list[pa.Table]] = {}
-    for group, kept in items:
-        for shape, blocks in kept.blocks.items():
-            name = f"shape {shape}, key group {group}"
-            found.setdefault(shape, []).extend(decode(block, name) for block in blocks)
+    found: Blocks = {}
+    for _, kept in items:
+        for shape, packed in kept.blocks.items():
+            found.setdefault(shape, []).extend(packed)
     return found
+
+
+def _name(shape: str, group: int) -> str:
+    return f"shape {shape}, key group {group}"
 
 
 def _answer(
@@ -289,26 +293,46 @@ def _answer(
 ) -> GroupAnswer:
     """Items are in the order of steps: the last one is what has not been saved yet."""
     answer = GroupAnswer(group=items[0][0] if items else 0)
-    shapes = {jobs[name].shape.id: jobs[name].shape for name in (*due.ends, *due.sessions)}
-    wanted = [(g, Kept({s: b for s, b in k.blocks.items() if s in shapes})) for g, k in items]
-    for shape, blocks in _decoded(wanted).items():
-        block = pa.concat_tables(blocks)
-        started = time.perf_counter()
-        made = _made(shape, items)
-        known = len(made)
-        rows = finish(shapes[shape], jobs, block, due, made)
-        if due.more:
-            answer.complete += _encoded(completed(shape, made[known:], answer.group))
-        if shapes[shape].lives_on:
-            rows, states = without_states(rows)
-            answer.states[shape] = [encode(merge(shapes[shape], states))]
-        answer.costs[shape] = Cost(0, block.num_rows, time.perf_counter() - started)
-        answer.rows |= {name: encode(table) for name, table in rows.items()}
+    blocks = _by_shape(items)
+    for shape in {jobs[name].shape for name in (*due.ends, *due.sessions)}:
+        packed = blocks.get(shape.id)
+        if packed:
+            started = time.perf_counter()
+            for rows in _rows_of(shape, jobs, packed, items, due, answer):
+                for name, table in rows.items():
+                    answer.rows.setdefault(name, []).append(encode(table))
+            seconds = time.perf_counter() - started
+            answer.costs[shape.id] = Cost(0, sum(p.rows for p in packed), seconds)
     if save is not None and items:
         every = {job.shape.id: job.shape for job in jobs.values()}
-        for shape, block in _unsaved(every, items[-1], save):
-            answer.blocks.setdefault(shape, []).append(block)
+        for name, block in _unsaved(every, items[-1], save):
+            answer.blocks.setdefault(name, []).append(block)
     return answer
+
+
+def _rows_of(
+    shape: Shape,
+    jobs: Jobs,
+    packed: Sequence[Packed],
+    items: Sequence[tuple[int, Kept]],
+    due: Due,
+    answer: GroupAnswer,
+) -> Iterator[dict[str, pa.Table]]:
+    """Rows of a shape's due windows. What is needed again later is put into the answer."""
+    name = _name(shape.id, answer.group)
+    if not (due.more or shape.lives_on or shape.gap is not None):
+        yield from finish_in_parts(shape, jobs, packed, due, name)
+        return
+    made = _made(shape.id, items)
+    known = len(made)
+    block = pa.concat_tables([decode(p.data, name) for p in packed])
+    rows = finish(shape, jobs, block, due, made)
+    if due.more:
+        answer.complete += _encoded(completed(shape.id, made[known:], answer.group))
+    if shape.lives_on:
+        rows, states = without_states(rows)
+        answer.states[shape.id] = [Packed.of(merge(shape, states))]
+    yield rows
 
 
 def _made(shape: str, items: Sequence[tuple[int, Kept]]) -> list[tuple[WindowSpec, pa.Table]]:
@@ -327,11 +351,12 @@ def _encoded(found: Iterable[Complete[pa.Table]]) -> Iterator[Complete[bytes]]:
 
 def _unsaved(
     shapes: Shapes, newest: tuple[int, Kept], emitted: Mapping[str, Emitted]
-) -> Iterator[tuple[str, bytes]]:
-    for shape, blocks in _decoded([newest]).items():
-        for block in blocks:
+) -> Iterator[tuple[str, Packed]]:
+    group, kept = newest
+    for shape, packed in kept.blocks.items():
+        for block in (decode(p.data, _name(shape, group)) for p in packed):
             # Only with the other steps is it known which sessions the newest rows belong to.
             whole = shapes[shape].gap is not None
             left = block if whole else _needed(shapes[shape], block, emitted)
             if left.num_rows:
-                yield shape, encode(left)
+                yield shape, Packed.of(left)

@@ -1,0 +1,77 @@
+"""An answer in parts is the same answer."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from muntin.fidelity.score import Only
+from muntin.kernel import parts
+from muntin.kernel.compute import Clocks, Recipe, compute
+from muntin.kernel.finish import Due, finish
+from muntin.kernel.merge import merge
+from muntin.program import sql
+from muntin.windows.spec import WindowSpec
+from tests.kernel.test_consolidate import STREAM, Record, logs, table_of
+
+JOBS = sql(
+    STREAM + "CREATE JOB several AS SELECT k, count(*) AS c, sum(n) AS n, min(s) AS s FROM logs "
+    "GROUP BY k WINDOW 1 MICROSECOND, 6 MICROSECONDS EVERY 2 MICROSECONDS, 12 MICROSECONDS;"
+    "CREATE JOB same AS SELECT k, count(*) AS c, sum(n) AS n, min(s) AS s FROM logs "
+    "GROUP BY k WINDOW 20 MICROSECONDS EVERY 1 MICROSECOND;"
+    "CREATE JOB other AS SELECT max(n) AS n FROM logs WINDOW 3 MICROSECONDS;"
+).jobs
+
+
+def ends(spec: WindowSpec) -> st.SearchStrategy[list[int]]:
+    panes = st.lists(st.integers(-40, 320), max_size=40)
+    return panes.map(lambda found: sorted({spec.first_end(pane) for pane in found}))
+
+
+def rows(found: Iterable[dict[str, pa.Table]]) -> Counter[Any]:
+    return Counter(
+        (name, *row.items())
+        for tables in found
+        for name, table in tables.items()
+        for row in table.to_pylist()
+    )
+
+
+@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(pieces=logs, slack=st.sampled_from([None, 0, 5]), data=st.data())
+def test_parts_of_any_size(
+    pieces: Sequence[tuple[bool, list[Record]]],
+    slack: int | None,
+    data: st.DataObject,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(parts, "ROWS_AT_ONCE", data.draw(st.integers(1, 60)))
+    clocks = Clocks(slack)
+    for shape in {job.shape for job in JOBS.values()}:
+        windows = {w for job in JOBS.values() if job.shape == shape for w in job.windows}
+        blocks = [
+            compute(table_of(found), "web-1", [Recipe(shape, tuple(windows), alone)], clocks).blocks
+            for alone, found in pieces
+        ]
+        tables = [block[shape.id] for block in blocks if shape.id in block]
+        kinds = {n: [data.draw(ends(w)) for w in job.windows] for n, job in JOBS.items()}
+        mine = [kinds[name] for name, job in JOBS.items() if job.shape == shape]
+        if not tables or not any(kind for of_job in mine for kind in of_job):
+            continue
+        due = Due({name: of_job for name, of_job in kinds.items() if any(of_job)})
+        if kinds["several"][1]:
+            only = Only(panes=tuple(range(-5, 9)))
+            due = replace(due, only={("several", 1, kinds["several"][1][0]): only})
+        packed = [parts.Packed.of(table) for table in tables]
+        found = parts.finish_in_parts(shape, JOBS, packed, due, "test")
+        whole = finish(shape, JOBS, pa.concat_tables(tables), due)
+        assert rows(found) == rows([whole])
+        merged = parts.merge_in_parts(shape, packed, "test")
+        assert rows({"": table} for table in merged) == rows([{"": merge(shape, tables)}])
