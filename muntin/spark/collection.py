@@ -170,7 +170,9 @@ class SparkCollection:
         for complete in self._shelf.useful(due_kinds(self._jobs, due)):
             by_group.setdefault(complete.group, []).append(complete)
         items = [(group, Kept(complete=found)) for group, found in by_group.items()]
-        return [self._context.parallelize(items).partitionBy(self.groups, home)] if items else []
+        if not items:
+            return []
+        return [self._like_others(self._context.parallelize(items).partitionBy(self.groups, home))]
 
     def _keep_states(self, answers: Sequence[GroupAnswer], blocks: dict[str, list[bytes]]) -> None:
         """What jobs without windows know of their keys now is one more step, and is saved."""
@@ -189,9 +191,9 @@ class SparkCollection:
     def compact(self) -> None:
         """Merges all steps into one, without what no window needs any more."""
         told = self._union(self._steps).mapValues(lambda kept: Kept(kept.blocks))
-        step = _merged(told, self.shapes, self._emitted).persist(_LEVEL)
+        step = self._like_others(_merged(told, self.shapes, self._emitted)).persist(_LEVEL)
         step.localCheckpoint()
-        step.count()
+        step._jrdd.count()  # by the JVM: counting in Python takes one more worker a core
         self.clear()
         self._steps = [step]
 
@@ -213,6 +215,10 @@ class SparkCollection:
 
         if items:
             self.keep(self._context.parallelize(items).flatMap(spread))
+
+    def _like_others(self, step: Step) -> Step:
+        """The step serialized as the others are, or their union would send all through Python."""
+        return step._reserialize(self._steps[-1]._jrdd_deserializer)
 
     def _union(self, steps: list[Step]) -> Step:
         return steps[0] if len(steps) == 1 else self._context.union(steps)
