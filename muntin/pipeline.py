@@ -81,6 +81,7 @@ class Pipeline:
         self.jobs = {job.name: job for job in jobs}
         self.collection = collection
         self.progress = progress or Progress()
+        self.in_order = in_order(stream, jobs, follow)
         self.lead_seconds = 0.0
         """How long it takes from the decision that a window leaves until it is committed."""
         self._follow = follow
@@ -103,13 +104,6 @@ class Pipeline:
         if self.stream.slack_us is None and self._follow:
             return 0
         return self.stream.slack_us
-
-    @property
-    def in_order(self) -> bool:
-        """Whether the records of a source have to be read one after another."""
-        shapes = self._shapes.values()
-        counted = any(not axis.is_time for shape in shapes for axis in shape.axes)
-        return counted or self.slack_us is not None
 
     def recipes(self) -> list[Recipe]:
         """What to compute of the next records, and from where on somebody needs it."""
@@ -458,6 +452,12 @@ def _is_plain(bounds: Bounds) -> bool:
 def _score(board: Board, start: int, end: int) -> C2:
     c2 = board.score(start, end, Reason.COMPLETE)
     return c2 if c2.area == 1.0 else replace(c2, reason=Reason.EXHAUSTED)
+
+
+def in_order(stream: Stream, jobs: Iterable[Job], follow: bool) -> bool:
+    """Whether the records of a source have to be read one after another."""
+    counted = any(not axis.is_time for job in jobs for axis in job.shape.axes)
+    return counted or follow or stream.slack_us is not None
 
 
 def recipes_of(jobs: Iterable[Job]) -> list[Recipe]:

@@ -75,7 +75,11 @@ def home(group: int) -> int:
 
 
 class SparkCollection:
-    def __init__(self, context: SparkContext, stream: Stream, jobs: Sequence[Job]) -> None:
+    def __init__(
+        self, context: SparkContext, stream: Stream, jobs: Sequence[Job], once: bool = False
+    ) -> None:
+        """Blocks that are asked for `once`, at the end, are not merged and not saved before."""
+        self._once = once
         self._context = context
         self._stream = stream
         self._jobs: Jobs = {job.name: job for job in jobs}
@@ -101,22 +105,19 @@ class SparkCollection:
 
         tasks = shared_out(lanes, _TASKS_PER_CORE * self._context.defaultParallelism)
         computed = self._context.parallelize(tasks, len(tasks)).mapPartitions(compute)
-        return self.keep(computed, merged=slack_us is not None)
+        return self.keep(computed)
 
-    def keep(self, computed: RDD[tuple[int, Kept]], merged: bool = True) -> list[Report]:
-        """Adds blocks that tasks have computed as one more step; returns their reports.
-
-        Blocks that are asked for once, at the end, need not be `merged` before.
-        """
+    def keep(self, computed: RDD[tuple[int, Kept]]) -> list[Report]:
+        """Adds blocks that tasks have computed as one more step; returns their reports."""
         if len(self._steps) >= STEPS_AT_MOST:
             self.compact()
         moved = computed.partitionBy(self.groups, home)
-        if merged:
-            step = _merged(moved, self.shapes, {}).persist(_LEVEL)
-            told = self._context.runJob(step, _told)
-        else:
+        if self._once:
             step = moved
             told = self._context.runJob(step, _told, [home(TELLING)])
+        else:
+            step = _merged(moved, self.shapes, {}).persist(_LEVEL)
+            told = self._context.runJob(step, _told)
         self._steps.append(step)
         for kept in told:
             if kept.errors:
@@ -132,12 +133,15 @@ class SparkCollection:
     def answer(self, due: Due, save: Mapping[str, Emitted] | None) -> Answer:
         if not self._steps:
             return Answer()
-        jobs = self._jobs
+        jobs, once = self._jobs, self._once
 
         def answer(items: Iterable[tuple[int, Kept]]) -> Iterator[GroupAnswer]:
-            yield _answer(jobs, list(items), due, save)
+            found = list(items)
+            yield _answer(jobs, found, due, save, found if once else found[-1:])
 
-        steps = [*self._complete(due), *self._steps] if due else self._steps[-1:]
+        steps = [*self._complete(due), *self._steps]
+        if not due and not once:
+            steps = steps[-1:]
         if due.more or not due:
             self._persist()
         answers = self._union(steps).mapPartitions(answer).collect()
@@ -269,7 +273,8 @@ def _merged(step: Step, shapes: Shapes, emitted: Mapping[str, Emitted]) -> Step:
                 needed = _needed(shapes[shape], block, emitted)
                 kept.setdefault(shape, []).append(Packed.of(needed))
         reports = [report for _, item in found for report in item.reports]
-        yield group, Kept(kept, reports, [error for _, item in found for error in item.errors])
+        errors = [error for _, item in found for error in item.errors]
+        yield group, Kept(kept, reports, errors)
 
     return step.mapPartitionsWithIndex(merge_group, preservesPartitioning=True)
 
@@ -296,8 +301,8 @@ def _answer(
     items: Sequence[tuple[int, Kept]],
     due: Due,
     save: Mapping[str, Emitted] | None,
+    unsaved: Sequence[tuple[int, Kept]],
 ) -> GroupAnswer:
-    """Items are in the order of steps: the last one is what has not been saved yet."""
     answer = GroupAnswer(group=items[0][0] if items else 0)
     blocks = _by_shape(items)
     for shape in {jobs[name].shape for name in (*due.ends, *due.sessions)}:
@@ -309,9 +314,9 @@ def _answer(
                     answer.rows.setdefault(name, []).append(encode(table))
             seconds = time.perf_counter() - started
             answer.costs[shape.id] = Cost(0, sum(p.rows for p in packed), seconds)
-    if save is not None and items:
+    if save is not None:
         every = {job.shape.id: job.shape for job in jobs.values()}
-        for name, block in _unsaved(every, items[-1], save):
+        for name, block in _unsaved(every, unsaved, save):
             answer.blocks.setdefault(name, []).append(block)
     return answer
 
@@ -356,11 +361,10 @@ def _encoded(found: Iterable[Complete[pa.Table]]) -> Iterator[Complete[bytes]]:
 
 
 def _unsaved(
-    shapes: Shapes, newest: tuple[int, Kept], emitted: Mapping[str, Emitted]
+    shapes: Shapes, items: Sequence[tuple[int, Kept]], emitted: Mapping[str, Emitted]
 ) -> Iterator[tuple[str, Packed]]:
-    group, kept = newest
-    for shape, packed in kept.blocks.items():
-        for block in (decode(p.data, _name(shape, group)) for p in packed):
+    for shape, packed in _by_shape(items).items():
+        for block in (decode(p.data, f"a new block of shape {shape}") for p in packed):
             # Only with the other steps is it known which sessions the newest rows belong to.
             whole = shapes[shape].gap is not None
             left = block if whole else _needed(shapes[shape], block, emitted)

@@ -21,7 +21,7 @@ from muntin.emission import Emission
 from muntin.language.durations import describe
 from muntin.logs.tail import BATCH_BYTES, Batch, Tail
 from muntin.model import Job, Program, Stream
-from muntin.pipeline import Pipeline
+from muntin.pipeline import Pipeline, in_order
 from muntin.progress import Progress
 from muntin.spark.collection import SparkCollection
 from muntin.spark.journal import Journal
@@ -107,7 +107,8 @@ class StreamRun:
         self._pace = Pace()
         self._warned: set[str] = set()
         self._last = Batch((), (), 0, 0, frozenset())
-        self._collection = SparkCollection(context, stream, jobs)
+        once = not in_order(stream, jobs, settings.follow)
+        self._collection = SparkCollection(context, stream, jobs, once)
         self._journal = Journal(settings.state, stream, jobs, self._collection)
         self.pipeline = Pipeline(
             stream,
@@ -157,17 +158,16 @@ class StreamRun:
 
     def _emit(self, batch: Batch, started: float, final: bool, lead: float) -> Step:
         """Emits and commits what is due after a batch."""
-        decided = self._clock()
+        decided, emission, read = self._clock(), Emission(), bool(batch.lanes)
         # Where order does not matter, a finite run emits at its end only, and until then has
         # nothing to save.
-        lasting = final or self.pipeline.in_order
-        read = bool(batch.lanes)
-        self.pipeline.lead_seconds = lead
-        emission = self.pipeline.emit(decided, final, lasting and read, batch.behind)
-        emission = self.pipeline.leave(emission, self._clock())
+        if final or self.pipeline.in_order:
+            self.pipeline.lead_seconds = lead
+            emission = self.pipeline.emit(decided, final, read, batch.behind)
+            emission = self.pipeline.leave(emission, self._clock())
+            if read or emission.windows:
+                self._journal.commit(self._journal.batch + 1, emission, batch.positions)
         notes = list(emission.notes)
-        if lasting and (read or emission.windows):
-            self._journal.commit(self._journal.batch + 1, emission, batch.positions)
         if emission.windows:
             over = self._clock()
             self._pace.left(over - decided, over - started)

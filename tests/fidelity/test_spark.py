@@ -116,6 +116,19 @@ def test_revisions_and_timings_survive_a_restart(
     assert all(word in table for word in ("mean C²", "100 %", "1.00 s"))
 
 
+def test_what_finite_runs_have_left_may_be_revised(spark: SparkSession, tmp_path: Path) -> None:
+    from muntin.spark.runner import Settings, SparkRun
+
+    program = mt.sql(PROGRAM.format(folder=tmp_path, window="10 SECONDS REVISE"))
+    settings_ = Settings(tmp_path / "state", follow=False, batch_bytes=40)
+    for times in ((1001.0, 1002.0, 1011.0, 1003.0), (1004.0,), (1005.0, 1012.0)):
+        write(tmp_path, "a", *times)
+        run = SparkRun(program, spark.sparkContext, settings_)
+        assert sum(step.bytes > 0 for step in run.steps()) >= len(times) // 2
+    rows = Results(tmp_path / "state").read("j", revisions=True).to_pylist()
+    assert [(r["revision"], r["c"]) for r in rows] == [(0, 3), (1, 4), (2, 5), (0, 1), (1, 2)]
+
+
 def test_a_window_that_was_taken_back_is_not_shown(spark: SparkSession, tmp_path: Path) -> None:
     clock = Clock()
     text = PROGRAM.format(folder=tmp_path, window="10 SECONDS REVISE")
