@@ -84,6 +84,8 @@ class Pipeline:
         self.in_order = in_order(stream, jobs, follow)
         self.lead_seconds = 0.0
         """How long it takes from the decision that a window leaves until it is committed."""
+        self.between_seconds = 0.0
+        """How long it may take until that is decided again."""
         self._follow = follow
         self._shapes = {job.shape.id: job.shape for job in jobs}
         self._passed: dict[str, int] = {}
@@ -182,14 +184,16 @@ class Pipeline:
         return self._now
 
     def next_deadline(self) -> float | None:
-        """When the next window with a deadline has to have left, open or about to be."""
-        found = [
-            deadline
-            for job in self.jobs.values()
-            if job.bounds.within_us is not None
-            for spec in job.windows
-            for deadline in self._deadlines(job, spec, job.bounds.within_us)
-        ]
+        """When the next window with a deadline has to have left, open or about to be.
+
+        Sessions may end at any time: batches have to be short enough for those that will.
+        """
+        found = []
+        for job in self.jobs.values():
+            within = job.bounds.within_us
+            if within is not None:
+                found += [d for spec in job.windows for d in self._deadlines(job, spec, within)]
+                found += [int(self._now * 1e6) + within // 2] if job.shape.gap is not None else []
         return min(found) / 1e6 if found else None
 
     def _deadlines(self, job: Job, spec: WindowSpec, within: int) -> Iterator[int]:
@@ -397,8 +401,12 @@ class Pipeline:
         if horizon == EVER:
             upto = self._scoreboard.furthest(job.shape.axis.column) + (job.shape.gap or 0)
         within = job.bounds.within_us
-        if within is not None and self._follow and not at.behind:
-            upto = max(upto, at.now_us + int(self.lead_seconds * 1e6) - within)
+        if within is None or not self._follow:
+            return after, upto
+        # History is not late for having been written before there was anybody to read it.
+        if self._scoreboard.read_up_to(job.shape.axis.column, at) >= self._started_us - within:
+            ahead = int((self.lead_seconds + self.between_seconds) * 1e6)
+            upto = max(upto, at.now_us - within + max(ahead, within // 4 if at.behind else 0))
         return after, upto
 
     def _forget(self, emitted: Mapping[str, Emitted]) -> None:

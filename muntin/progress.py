@@ -42,6 +42,7 @@ class Progress:
     late: dict[str, Lateness] = field(default_factory=dict)
     timings: dict[str, Timing] = field(default_factory=dict)
     choices: dict[str, Choice] = field(default_factory=dict)
+    frame_batch: int = -1  # the last of an attached DataFrame, by Spark's count
     records: int = 0
     bad: int = 0
     bytes: int = 0

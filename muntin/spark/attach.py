@@ -3,7 +3,8 @@
 The frame's batches go through the same kernel and pipeline as log files. A frame has no log
 order, so its unit of lateness is the batch: a record's mark is the stream time at the end of
 the batch before. Offsets and restarts are Spark's; a batch that Spark repeats after a restart
-changes nothing, because its number is already in the journal.
+changes nothing, because its number is already in the journal. Between batches, and when the frame
+has none, a thread looks at the clock and lets windows leave that are due.
 """
 
 from __future__ import annotations
@@ -14,16 +15,19 @@ import time
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from threading import Lock, Thread
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from py4j.protocol import Py4JError
 from pyspark.sql import DataFrame
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.streaming.query import StreamingQuery
 
 from muntin.errors import InputError
-from muntin.kernel.compute import Clock, Clocks, Positions, Recipe, compute
+from muntin.kernel.compute import Clock as StreamClock
+from muntin.kernel.compute import Clocks, Positions, Recipe, compute
 from muntin.kernel.engine import column_types
 from muntin.language.check import check
 from muntin.logs.chunks import Chunk, WorkOrder
@@ -33,12 +37,14 @@ from muntin.model import Column, Format, Stream
 from muntin.pipeline import Pipeline
 from muntin.spark.collection import Kept, SparkCollection, scatter
 from muntin.spark.journal import Journal
+from muntin.spark.outlet import POLL_SECONDS, Clock, Outlet
 
 _log = logging.getLogger("muntin")
+_locks: dict[Path, Lock] = {}
 
 
 @dataclass
-class BatchClock(Clock):
+class BatchClock(StreamClock):
     """Stands still within a batch, since rows of a frame have no order."""
 
     def advance(self, positions: Positions) -> Positions:
@@ -56,6 +62,7 @@ def attach(
     slack_us: int = 0,
     source: str | None = None,
     idle_seconds: float = 10.0,
+    clock: Clock = time.time,
 ) -> StreamingQuery:
     """Starts the jobs of `text` on a streaming frame that they call `stream`.
 
@@ -73,16 +80,17 @@ def attach(
     if any(not axis.is_time for job in jobs for axis in job.shape.axes):
         message = "rows of a DataFrame have no order to count them by, or to update states in"
         raise InputError(f"{message}; use windows of time")
-    collection = SparkCollection(frame.sparkSession.sparkContext, program.streams[stream], jobs)
-    journal = Journal(state, described, jobs, collection)
-    handler = _Handler(
-        Pipeline(described, jobs, collection, True, idle_seconds, journal.progress),
-        journal,
-        collection,
-        source,
-    )
+    lock = _locks.setdefault(state.resolve() / stream, Lock())
+    with lock:  # what an earlier query on the same state has begun comes first
+        collection = SparkCollection(frame.sparkSession.sparkContext, described, jobs)
+        journal = Journal(state, described, jobs, collection)
+    pipeline = Pipeline(described, jobs, collection, True, idle_seconds, journal.progress)
+    outlet = Outlet(pipeline, journal, follow=True, clock=clock)
+    handler = _Handler(pipeline, collection, outlet, source, clock, lock)
     writer = frame.writeStream.foreachBatch(handler.take)
-    return writer.option("checkpointLocation", str(state / "spark" / stream)).start()
+    query = writer.option("checkpointLocation", str(state / "spark" / stream)).start()
+    Thread(target=handler.watch, args=(query,), name=f"muntin {stream}", daemon=True).start()
+    return query
 
 
 def _described(frame: DataFrame, name: str, timestamp: str, slack_us: int) -> Stream:
@@ -96,26 +104,50 @@ def _described(frame: DataFrame, name: str, timestamp: str, slack_us: int) -> St
 
 
 class _Handler:
-    """What Spark calls with each batch of the frame."""
+    """What Spark calls with each batch of the frame, and what goes on between batches."""
 
     def __init__(
-        self, pipeline: Pipeline, journal: Journal, collection: SparkCollection, source: str | None
+        self,
+        pipeline: Pipeline,
+        collection: SparkCollection,
+        outlet: Outlet,
+        source: str | None,
+        clock: Clock,
+        lock: Lock,
     ) -> None:
         self._pipeline = pipeline
-        self._journal = journal
         self._collection = collection
+        self._outlet = outlet
         self._source = source
+        self._clock = clock
+        self._lock = lock  # held by whoever works on the pipeline
 
     def take(self, frame: DataFrame, batch: int) -> None:
-        if batch <= self._journal.batch:
-            return
-        now = time.time()
-        notes = self._pipeline.take(self._collection.keep_frame(self._computed(frame)), now)
-        emission = self._pipeline.emit(time.time(), final=False, save=True)
-        emission = self._pipeline.leave(emission, time.time())
-        for note in (*notes, *emission.notes):
-            _log.warning(note)
-        self._journal.commit(batch, emission)
+        progress, outlet = self._pipeline.progress, self._outlet
+        with self._lock:
+            if batch <= progress.frame_batch:
+                return
+            started = self._clock()
+            _tell(outlet.leave_first(started, outlet.wake_at()).notes)
+            reports = self._collection.keep_frame(self._computed(frame))
+            _tell(self._pipeline.take(reports, started))
+            outlet.pace.read(0, self._clock() - started)
+            progress.frame_batch = batch
+            _tell(outlet.leave(started, read=True).notes)
+
+    def watch(self, query: StreamingQuery) -> None:
+        """Lets windows leave in time when Spark has no batch, as long as the query goes on."""
+        while _is_active(query):
+            try:
+                with self._lock:
+                    if _is_active(query):
+                        _tell(self._outlet.leave(self._clock()).notes)
+            except Exception:
+                if _is_active(query):
+                    stream = self._pipeline.stream.name
+                    _log.exception("windows of stream '%s' cannot leave; its query stops", stream)
+                    query.stop()
+            time.sleep(POLL_SECONDS)
 
     def _computed(self, frame: DataFrame) -> DataFrame:
         stream, recipes = self._pipeline.stream, self._pipeline.recipes()
@@ -133,6 +165,18 @@ class _Handler:
                     yield _packed(scatter(shapes, blocks, report, groups))
 
         return frame.mapInArrow(compute_batches, "g int, kept binary")
+
+
+def _is_active(query: StreamingQuery) -> bool:
+    try:
+        return query.isActive
+    except (Py4JError, OSError):  # Spark has gone, and the query with it
+        return False
+
+
+def _tell(notes: Iterable[str]) -> None:
+    for note in notes:
+        _log.warning(note)
 
 
 def _by_source(

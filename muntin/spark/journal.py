@@ -48,16 +48,19 @@ class Journal:
         self.progress = saved.progress
         self.positions = saved.positions
 
-    def commit(
-        self, batch: int, emission: Emission, positions: tuple[FilePosition, ...] = ()
-    ) -> None:
-        """Makes a batch final. Everything before this line of the run can be repeated."""
+    def commit(self, emission: Emission, positions: tuple[FilePosition, ...] | None = None) -> None:
+        """Makes a batch final. Everything before this line of the run can be repeated.
+
+        Without new `positions` of files, those of before are kept.
+        """
+        batch = self.batch + 1
+        self.positions = self.positions if positions is None else positions
         rows = {windows.job.name: windows.tables() for windows in emission.windows}
         files = self._results.write(batch, rows)
         self._appended += 1
         whole = self._appended >= SAVES_PER_REWRITE
         blocks = self._all_blocks() if whole else emission.blocks
-        saved = Saved(batch, self.progress, positions, self._shapes, blocks, files)
+        saved = Saved(batch, self.progress, self.positions, self._shapes, blocks, files)
         self._checkpoint.save(saved, whole)
         if whole:
             self._appended = 0

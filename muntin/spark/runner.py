@@ -8,9 +8,9 @@ the figures; `attach` takes any streaming DataFrame through the same pipeline.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from threading import Event
 from typing import Any
@@ -18,19 +18,15 @@ from typing import Any
 from pyspark import SparkContext
 
 from muntin.emission import Emission
-from muntin.language.durations import describe
-from muntin.logs.tail import BATCH_BYTES, Batch, Tail
+from muntin.logs.tail import BATCH_BYTES, Tail
 from muntin.model import Job, Program, Stream
 from muntin.pipeline import Pipeline, in_order
 from muntin.progress import Progress
 from muntin.spark.collection import SparkCollection
 from muntin.spark.journal import Journal
-from muntin.spark.pace import Pace
+from muntin.spark.outlet import POLL_SECONDS, Clock, Outlet
 from muntin.store.checkpoint import locked
 from muntin.windows.choice import Sharing
-
-_POLL_SECONDS = 0.1
-Clock = Callable[[], float]  # seconds since the epoch
 
 
 @dataclass(frozen=True)
@@ -104,9 +100,7 @@ class StreamRun:
         self._stream = stream
         self._settings = settings
         self._clock = clock
-        self._pace = Pace()
-        self._warned: set[str] = set()
-        self._last = Batch((), (), 0, 0, frozenset())
+        self._remaining = 0
         once = not in_order(stream, jobs, settings.follow)
         self._collection = SparkCollection(context, stream, jobs, once)
         self._journal = Journal(settings.state, stream, jobs, self._collection)
@@ -119,6 +113,7 @@ class StreamRun:
             self._journal.progress,
             settings.sharing,
         )
+        self._outlet = Outlet(self.pipeline, self._journal, settings.follow, clock)
         self.tail = Tail(
             stream,
             settings.follow,
@@ -131,62 +126,30 @@ class StreamRun:
 
     def wake_at(self) -> float | None:
         """When windows with a deadline have to set off, if one is open."""
-        deadline = self.pipeline.next_deadline() if self._settings.follow else None
-        return None if deadline is None else deadline - self._pace.leaving.high
+        return self._outlet.wake_at()
 
     def step(self, wake_at: float | None = None) -> Step:
         """Reads, emits and commits one batch, a short one where windows have to set off soon."""
-        started = self._clock()
-        if wake_at is not None and wake_at - started < self._pace.batch.high:
-            due = self._due_first(started)
-            if due.emission.windows:
-                return due
-        most = None if wake_at is None else self._pace.most(wake_at - started)
+        started, pace = self._clock(), self._outlet.pace
+        first = self._outlet.leave_first(started, wake_at)
+        if first.windows:
+            return self._told(first, 0, first.notes)
+        most = None if wake_at is None else pace.most(wake_at - started)
         batch = self.tail.next_batch(started, self.pipeline.in_order, most)
         notes, self._notes = [*self._notes, *self.pipeline.read(batch, started)], []
-        if batch.lanes:
-            self._pace.read(batch.bytes, self._clock() - started)
-        self._last = replace(batch, lanes=(), bytes=0, notes=())
-        final = not self._settings.follow and not batch.remaining
-        step = self._emit(batch, started, final, self._pace.leaving.high)
-        return replace(step, notes=[*notes, *step.notes])
-
-    def _due_first(self, started: float) -> Step:
-        """Lets windows leave whose deadline would pass while the next batch is read."""
-        lead = self._pace.leaving.high + self._pace.batch.high
-        return self._emit(self._last, started, False, lead)
-
-    def _emit(self, batch: Batch, started: float, final: bool, lead: float) -> Step:
-        """Emits and commits what is due after a batch."""
-        decided, emission, read = self._clock(), Emission(), bool(batch.lanes)
+        read, self._remaining = bool(batch.lanes), batch.remaining
+        if read:
+            pace.read(batch.bytes, self._clock() - started)
+        final, emission = not self._settings.follow and not batch.remaining, Emission()
         # Where order does not matter, a finite run emits at its end only, and until then has
         # nothing to save.
         if final or self.pipeline.in_order:
-            self.pipeline.lead_seconds = lead
-            emission = self.pipeline.emit(decided, final, read, batch.behind)
-            emission = self.pipeline.leave(emission, self._clock())
-            if read or emission.windows:
-                self._journal.commit(self._journal.batch + 1, emission, batch.positions)
-        notes = list(emission.notes)
-        if emission.windows:
-            over = self._clock()
-            self._pace.left(over - decided, over - started)
-            notes += self._unreachable(emission) if self._settings.follow else ()
-        records = self.pipeline.progress.records
-        return Step(self._stream.name, emission, batch.bytes, batch.remaining, records, notes)
+            emission = self._outlet.leave(started, final, read, batch.behind, batch.positions)
+        return self._told(emission, batch.bytes, [*notes, *emission.notes])
 
-    def _unreachable(self, emission: Emission) -> Iterator[str]:
-        """Tells of deadlines that are shorter than any batch has been."""
-        least = (self._pace.shortest or 0.0) + _POLL_SECONDS
-        for job in (windows.job for windows in emission.windows):
-            within = job.bounds.within_us
-            if within is not None and within < least * 1e6 and job.name not in self._warned:
-                self._warned.add(job.name)
-                reachable = describe(-(-int(least * 1000) // 10) * 10_000)
-                yield (
-                    f"job '{job.name}': WITHIN {describe(within).upper()} is shorter than one "
-                    f"batch takes here; the smallest bound that can be kept is {reachable}"
-                )
+    def _told(self, emission: Emission, size: int, notes: Sequence[str]) -> Step:
+        records = self.pipeline.progress.records
+        return Step(self._stream.name, emission, size, self._remaining, records, notes)
 
     def add_to(self, summary: Summary) -> None:
         """What this run has done; late records are counted over the life of the state."""
@@ -263,8 +226,8 @@ class SparkRun:
                 return
             if self._settings.follow and not behind:
                 wake_at = _first(runs)
-                until = _POLL_SECONDS if wake_at is None else wake_at - self._clock()
-                self.stop.wait(max(0.0, min(_POLL_SECONDS, until)))
+                until = POLL_SECONDS if wake_at is None else wake_at - self._clock()
+                self.stop.wait(max(0.0, min(POLL_SECONDS, until)))
 
 
 def _first(runs: Sequence[StreamRun]) -> float | None:

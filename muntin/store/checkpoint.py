@@ -159,6 +159,7 @@ def _progress_json(saved: Saved) -> bytes:
             "choices": {shape: asdict(choice) for shape, choice in p.choices.items()},
             "late": {name: asdict(late) for name, late in p.late.items()},
             "failures": p.failures.positions,
+            "frame_batch": p.frame_batch,
             "totals": [p.records, p.bad, p.bytes, p.windows],
         }
     ).encode()
@@ -193,6 +194,7 @@ def _parse_progress(data: bytes) -> Saved:
         ledger=Ledger(Tally(**tally) for tally in read["ledger"]),
         choices={shape: Choice(**choice) for shape, choice in read["choices"].items()},
         late={name: Lateness(**late) for name, late in read["late"].items()},
+        frame_batch=read["frame_batch"],
         records=records,
         bad=bad,
         bytes=size,

@@ -44,7 +44,7 @@ def started(spark: SparkSession, folder: Path, program: mt.Program, clock: Clock
     settings_ = Settings(folder / "state", follow=True, idle_seconds=IDLE)
     (stream,) = program.streams.values()
     run = StreamRun(spark.sparkContext, stream, program.jobs_of(stream.name), settings_, clock)
-    run._pace.leaving = Measure(0.0)  # the clock stands still while windows leave
+    run._outlet.pace.leaving = Measure(0.0)  # the clock stands still while windows leave
     return run
 
 

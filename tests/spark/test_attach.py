@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import json
 import os
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -76,6 +79,59 @@ def test_a_restart_goes_on_and_repeats_nothing(spark: SparkSession, tmp_path: Pa
     first = run(spark, tmp_path)
     assert [(r["product"], r["clicks"]) for r in first] == [("a", 5)]
     assert run(spark, tmp_path) == first
+
+
+def ago(seconds: float) -> str:
+    return (datetime.now(UTC) - timedelta(seconds=seconds)).isoformat()
+
+
+def until(found: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 20
+    while not found():
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+
+
+def test_deadlines_are_kept_when_no_data_arrives(spark: SparkSession, tmp_path: Path) -> None:
+    within = JOBS.replace("1 MINUTE", "2 SECONDS WITHIN 2 SECONDS")
+    write(tmp_path / "in", "1.json", [(ago(0), "a", 2, "1.10")])
+    frame = spark.readStream.schema(SCHEMA).option("maxFilesPerTrigger", 1).json(f"{tmp_path}/in")
+    state = tmp_path / "state"
+
+    for batches in (1, 2):
+
+        def all_stored(wanted: int = batches) -> bool:
+            return bool(mt.results("clicks", state).num_rows == wanted)
+
+        query = mt.attach(frame, within, stream="shop", timestamp="at", state=state, idle="1h")
+        query.processAllAvailable()
+        until(all_stored)
+        query.stop()
+        write(tmp_path / "in", "2.json", [(ago(0), "a", 3, "1.10")])
+    rows = mt.results("clicks", state).to_pylist()
+    assert [row["clicks"] for row in rows] == [2, 3]
+    for row in rows:
+        assert row["c2"]["reason"] == "deadline"
+        assert row["emitted_at"] - row["window_end"] <= timedelta(seconds=2.5)
+
+
+def test_a_query_whose_windows_cannot_leave_stops(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:  # fmt: skip
+    within = JOBS.replace("1 MINUTE", "2 SECONDS WITHIN 1 SECOND")
+    write(tmp_path / "in", "1.json", [(ago(0), "a", 2, "1.10")])
+    frame = spark.readStream.schema(SCHEMA).json(f"{tmp_path}/in")
+    query = mt.attach(frame, within, stream="shop", timestamp="at", state=tmp_path / "state")
+    query.processAllAvailable()
+
+    def full(*_: object) -> None:
+        raise mt.StateError("the disk is full")
+
+    monkeypatch.setattr("muntin.spark.journal.Journal.commit", full)
+    until(lambda: not query.isActive)
+    assert "windows of stream 'shop' cannot leave" in caplog.text
+    assert "the disk is full" in caplog.text
 
 
 def test_wrong_frames_are_refused(spark: SparkSession, tmp_path: Path) -> None:

@@ -1,0 +1,88 @@
+"""Where windows leave: in time, committed, and with a measure of how long that takes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from muntin.emission import Emission
+from muntin.language.durations import describe
+from muntin.logs.tail import FilePosition
+from muntin.pipeline import Pipeline
+from muntin.spark.journal import Journal
+from muntin.spark.pace import Pace
+
+POLL_SECONDS = 0.1
+Clock = Callable[[], float]  # seconds since the epoch
+
+
+class Outlet:
+    """What one stream's pipeline emits goes through here to its journal."""
+
+    def __init__(self, pipeline: Pipeline, journal: Journal, follow: bool, clock: Clock) -> None:
+        self.pace = Pace()
+        self._pipeline = pipeline
+        self._journal = journal
+        self._follow = follow
+        self._clock = clock
+        self._behind: frozenset[str] = frozenset()
+        self._warned: set[str] = set()
+
+    def wake_at(self) -> float | None:
+        """When windows with a deadline have to set off, if one is open."""
+        deadline = self._pipeline.next_deadline() if self._follow else None
+        return None if deadline is None else deadline - self.pace.leaving.high
+
+    def leave_first(self, started: float, wake_at: float | None) -> Emission:
+        """Lets windows leave whose deadline would pass while the next batch is read."""
+        if wake_at is None or wake_at - started >= self.pace.batch.high:
+            return Emission()
+        return self._leave(started, False, False, None, self.pace.batch.high)
+
+    def leave(
+        self,
+        started: float,
+        final: bool = False,
+        read: bool = False,
+        behind: frozenset[str] = frozenset(),
+        positions: tuple[FilePosition, ...] | None = None,
+    ) -> Emission:
+        """Emits and commits what is due after a batch that has been `read`, or without one.
+
+        `started` is when the files were looked at; sources that are `behind` have more to read.
+        """
+        self._behind = behind
+        return self._leave(started, final, read, positions, 0.0)
+
+    def _leave(
+        self,
+        started: float,
+        final: bool,
+        read: bool,
+        positions: tuple[FilePosition, ...] | None,
+        ahead: float,
+    ) -> Emission:
+        decided = self._clock()
+        self._pipeline.lead_seconds = self.pace.leaving.high + ahead
+        self._pipeline.between_seconds = self.pace.batch.high + POLL_SECONDS
+        emission = self._pipeline.emit(decided, final, read, self._behind)
+        emission = self._pipeline.leave(emission, self._clock())
+        if read or emission.windows:
+            self._journal.commit(emission, positions)
+        if emission.windows:
+            over = self._clock()
+            self.pace.left(over - decided, over - started)
+            emission.notes.extend(self._unreachable(emission) if self._follow else ())
+        return emission
+
+    def _unreachable(self, emission: Emission) -> Iterator[str]:
+        """Tells of deadlines that are shorter than any batch has been."""
+        least = (self.pace.shortest or 0.0) + POLL_SECONDS
+        for job in (windows.job for windows in emission.windows):
+            within = job.bounds.within_us
+            if within is not None and within < least * 1e6 and job.name not in self._warned:
+                self._warned.add(job.name)
+                reachable = describe(-(-int(least * 1000) // 10) * 10_000)
+                yield (
+                    f"job '{job.name}': WITHIN {describe(within).upper()} is shorter than one "
+                    f"batch takes here; the smallest bound that can be kept is {reachable}"
+                )
