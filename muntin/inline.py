@@ -5,10 +5,11 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 
 import pyarrow as pa
 
-from muntin.emission import JobWindows, Result
+from muntin.emission import Emission, JobWindows, Result
 from muntin.kernel.compute import Cost, Recipe
 from muntin.kernel.finish import Due, completed, due_kinds, finish, order
 from muntin.kernel.merge import Emitted, merge, without, without_forgotten
@@ -104,24 +105,41 @@ def windows_inline(
         jobs = program.jobs_of(stream.name)
         if not jobs:
             continue
-        tail = Tail(stream, False, (), batch_bytes, piece_bytes, tasks=batch_bytes)
+        run = InlineRun(stream, jobs, batch_bytes=batch_bytes, piece_bytes=piece_bytes,
+                        sharing=sharing)  # fmt: skip
+        run.tail.require_files()
+        while not run.is_over:
+            emission = run.step(time.time())
+            for text in emission.notes:
+                note(text)
+            yield from emission.windows
+        done(run.pipeline)
+
+
+class InlineRun:
+    """One stream, step by step, by the clock of whoever makes the steps."""
+
+    def __init__(
+        self,
+        stream: Stream,
+        jobs: Sequence[Job],
+        follow: bool = False,
+        idle_seconds: float = 10.0,
+        batch_bytes: int = BATCH_BYTES,
+        piece_bytes: int = PIECE_BYTES,
+        sharing: Sharing = "auto",
+    ) -> None:
+        self.tail = Tail(stream, follow, (), batch_bytes, piece_bytes, tasks=batch_bytes)
         collection = InlineCollection(stream, jobs, piece_bytes)
-        pipeline = Pipeline(stream, jobs, collection, False, sharing=sharing)
-        yield from _drain(tail, pipeline, note)
-        done(pipeline)
+        self.pipeline = Pipeline(stream, jobs, collection, follow, idle_seconds, sharing=sharing)
+        self.is_over = False
+        self._follow = follow
 
-
-def _drain(tail: Tail, pipeline: Pipeline, note: Callable[[str], None]) -> Iterator[JobWindows]:
-    tail.require_files()
-    final = False
-    while not final:
-        now = time.time()
-        batch = tail.next_batch(now, in_order=pipeline.in_order)
-        for text in pipeline.read(batch, now):
-            note(text)
-        final = not batch.remaining
-        emission = pipeline.emit(now, final, behind=batch.behind)
-        emission = pipeline.leave(emission, time.time())
-        for text in emission.notes:
-            note(text)
-        yield from emission.windows
+    def step(self, now: float) -> Emission:
+        """Reads the next batch, and emits what is due then."""
+        batch = self.tail.next_batch(now, self.pipeline.in_order)
+        notes = self.pipeline.read(batch, now)
+        self.is_over = not (self._follow or batch.remaining)
+        emission = self.pipeline.emit(now, self.is_over, behind=batch.behind)
+        emission = self.pipeline.leave(emission, now)
+        return replace(emission, notes=[*notes, *emission.notes])

@@ -10,9 +10,7 @@ from typing import Any
 import pytest
 
 import muntin as mt
-from muntin.inline import InlineCollection, windows_inline
-from muntin.logs.tail import Tail
-from muntin.pipeline import Pipeline
+from muntin.inline import InlineCollection, InlineRun, windows_inline
 
 STREAM = (
     "CREATE STREAM s (t DOUBLE, e DOUBLE, k DOUBLE, x DOUBLE, u UBIGINT) "
@@ -102,18 +100,14 @@ def test_spans_are_cut_at_the_bounds(tmp_path: Path, bounds: str, share: list[fl
     assert found == pytest.approx(share)
 
 
-def follow(asked: mt.Program) -> tuple[Tail, Pipeline]:
-    """A pipeline that is stepped by hand, with a clock of its own."""
+def follow(asked: mt.Program) -> InlineRun:
+    """A run that is stepped by hand, with a clock of its own."""
     (stream,) = asked.streams.values()
-    jobs = list(asked.jobs.values())
-    collection = InlineCollection(stream, jobs)
-    return Tail(stream, True), Pipeline(stream, jobs, collection, True, idle_seconds=5)
+    return InlineRun(stream, list(asked.jobs.values()), True, idle_seconds=5)
 
 
-def step(tail: Tail, pipeline: Pipeline, now: float) -> list[mt.Result]:
-    batch = tail.next_batch(now, in_order=True)
-    pipeline.read(batch, now)
-    return list(pipeline.emit(now, False, behind=batch.behind).results())
+def step(run: InlineRun, now: float) -> list[mt.Result]:
+    return list(run.step(now).results())
 
 
 def test_sessions_that_left_get_nothing_more_and_say_so(tmp_path: Path) -> None:
@@ -121,14 +115,14 @@ def test_sessions_that_left_get_nothing_more_and_say_so(tmp_path: Path) -> None:
     write(tmp_path, {"t": 1, "k": 1}, source="a")
     write(tmp_path, {"t": 0, "k": 1}, source="b")
     asked = program(tmp_path, "k, count(*) AS n FROM s GROUP BY k WINDOW SESSION 10 SECONDS")
-    tail, pipeline = follow(asked)
-    step(tail, pipeline, 1000.0)
+    run = follow(asked)
+    step(run, 1000.0)
     write(tmp_path, {"t": 40, "k": 1}, source="a")
-    found = step(tail, pipeline, 1100.0)
+    found = step(run, 1100.0)
     assert column(found, "n") == [2]
     write(tmp_path, {"t": 12, "k": 1}, {"t": 20, "k": 1}, source="b")
-    assert step(tail, pipeline, 1101.0) == []
-    assert pipeline.progress.late["j0"].records == 2
+    assert step(run, 1101.0) == []
+    assert run.pipeline.progress.late["j0"].records == 2
 
 
 def test_a_job_that_is_over_leaves_nothing_behind(tmp_path: Path) -> None:
@@ -137,22 +131,22 @@ def test_a_job_that_is_over_leaves_nothing_behind(tmp_path: Path) -> None:
         "count(*) AS n FROM s WINDOW 10 SECONDS BEGIN '1970-01-01' EXTENT 30 SECONDS",
     )
     write(tmp_path, {"t": 1})
-    tail, pipeline = follow(asked)
-    step(tail, pipeline, 1000.0)
+    run = follow(asked)
+    step(run, 1000.0)
     for t in range(100, 3000, 50):
         write(tmp_path, {"t": t})
-        step(tail, pipeline, 1000.0 + t)
-    assert len(list(pipeline.progress.ledger)) <= 1
+        step(run, 1000.0 + t)
+    assert len(list(run.pipeline.progress.ledger)) <= 1
 
 
 def test_overlapping_windows_are_not_kept_for_larger_ones(tmp_path: Path) -> None:
     asked = program(tmp_path, "count(*) AS n FROM s WINDOW 30 SECONDS EVERY 1 SECOND, 5 MINUTES")
     write(tmp_path, {"t": 0})
-    tail, pipeline = follow(asked)
+    run = follow(asked)
     for t in range(1, 120):
         write(tmp_path, {"t": t})
-        step(tail, pipeline, 1000.0 + t)
-    collection = pipeline.collection
+        step(run, 1000.0 + t)
+    collection = run.pipeline.collection
     assert isinstance(collection, InlineCollection)
     assert not collection._shelf.complete
 

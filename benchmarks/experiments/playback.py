@@ -19,9 +19,7 @@ import numpy as np
 
 import muntin as mt
 from muntin.emission import JobWindows
-from muntin.inline import InlineCollection
-from muntin.logs.tail import Tail
-from muntin.pipeline import Pipeline
+from muntin.inline import InlineRun
 
 START = 1_799_884_800.0  # where windows of every length in use here begin
 PATIENCE = 1e9  # so many seconds of silence are not death
@@ -54,14 +52,6 @@ class Left:
         return self.at - self.result.end / 1e6
 
 
-def followed(asked: mt.Program, idle_seconds: float) -> tuple[Tail, Pipeline]:
-    """A pipeline that is stepped by hand."""
-    (stream,) = asked.streams.values()
-    jobs = list(asked.jobs.values())
-    collection = InlineCollection(stream, jobs)
-    return Tail(stream, True), Pipeline(stream, jobs, collection, True, idle_seconds)
-
-
 def play(
     asked: mt.Program,
     folder: Path,
@@ -83,18 +73,17 @@ def step_through(
     idle_seconds: float,
 ) -> Iterator[Callable[[], list[JobWindows]]]:
     """A step for every tick, to be made once the logs have grown."""
-    tail, pipeline = followed(asked, idle_seconds)
+    (stream,) = asked.streams.values()
+    run = InlineRun(stream, list(asked.jobs.values()), True, idle_seconds)
     waiting = sorted(pieces, key=attrgetter("at"))[::-1]
     for now in ticks:
         while waiting and waiting[-1].at <= now:
             _write(folder, waiting.pop())
-        yield partial(_step, tail, pipeline, now)
+        yield partial(_step, run, now)
 
 
-def _step(tail: Tail, pipeline: Pipeline, now: float) -> list[JobWindows]:
-    batch = tail.next_batch(now, in_order=pipeline.in_order)
-    pipeline.read(batch, now)
-    return pipeline.leave(pipeline.emit(now, False, behind=batch.behind), now).windows
+def _step(run: InlineRun, now: float) -> list[JobWindows]:
+    return run.step(now).windows
 
 
 def _write(folder: Path, piece: Piece) -> None:

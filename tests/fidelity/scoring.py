@@ -18,10 +18,8 @@ import numpy as np
 
 import muntin as mt
 from muntin.fidelity.sampling import kept
-from muntin.inline import InlineCollection
-from muntin.logs.tail import Tail
+from muntin.inline import InlineRun
 from muntin.model import Sample
-from muntin.pipeline import Pipeline
 
 IDLE = 5.0
 STARTED = 1000.0
@@ -106,16 +104,12 @@ class Live:
         (stream,), jobs = program.streams.values(), list(program.jobs.values())
         self._folder = folder
         self._question = question
-        self.tail = Tail(stream, True)
-        self.pipeline = Pipeline(stream, jobs, InlineCollection(stream, jobs), True, IDLE)
+        self._run = InlineRun(stream, jobs, True, IDLE)
 
     def step(self, now: float, happenings: Iterable[Happening]) -> list[Left]:
         for happening in happenings:
             happen(self._folder, happening, now)
-        batch = self.tail.next_batch(now, in_order=True)
-        self.pipeline.read(batch, now)
-        emission = self.pipeline.emit(now, False, behind=batch.behind)
-        leaving = self.pipeline.leave(emission, now).results()
+        leaving = self._run.step(now).results()
         return [left(result, self._question.pane) for result in leaving]
 
 

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 import muntin as mt
-from muntin.inline import InlineCollection
-from muntin.logs.tail import Tail
+from muntin.inline import InlineRun
+from muntin.logs.tail import BATCH_BYTES
 from muntin.pipeline import Pipeline
 
 STREAM = (
@@ -25,14 +25,23 @@ class Run:
     """A live run that is stepped by hand: `at` sets the clock, reads, and says what left."""
 
     def __init__(
-        self, folder: Path, window: str, clauses: str = "", idle: float = 5, job: str = JOB
+        self,
+        folder: Path,
+        window: str,
+        clauses: str = "",
+        idle: float = 5,
+        job: str = JOB,
+        batch_bytes: int = BATCH_BYTES,
     ) -> None:
         self.folder = folder
         program = mt.sql(STREAM.format(folder=folder, clauses=clauses) + job + window)
         (stream,), jobs = program.streams.values(), list(program.jobs.values())
-        self.tail = Tail(stream, True)
-        self.pipeline = Pipeline(stream, jobs, InlineCollection(stream, jobs), True, idle)
+        self.run = InlineRun(stream, jobs, True, idle, batch_bytes)
         self.notes: list[str] = []
+
+    @property
+    def pipeline(self) -> Pipeline:
+        return self.run.pipeline
 
     def write(self, source: str, *times: float, at: float, **fields: Any) -> None:
         with (self.folder / f"{source}.log").open("a") as log:
@@ -43,10 +52,9 @@ class Run:
         os.utime(self.folder / f"{source}.log", (at, at))
 
     def at(self, now: float) -> list[mt.Result]:
-        batch = self.tail.next_batch(now, in_order=True)
-        self.notes += self.pipeline.read(batch, now)
-        emission = self.pipeline.emit(now, False, behind=batch.behind)
-        return list(self.pipeline.leave(emission, now).results())
+        emission = self.run.step(now)
+        self.notes += emission.notes
+        return list(emission.results())
 
 
 def told(results: list[mt.Result]) -> list[tuple[float, int, str, int]]:
@@ -312,7 +320,7 @@ def test_live_windows_go_ahead_of_history_that_is_being_read(tmp_path: Path) -> 
     run.write("b", *range(1000, 1100), at=5001)
 
     def some(now: float, most: int) -> list[mt.Result]:
-        batch = run.tail.next_batch(now, True, most)
+        batch = run.run.tail.next_batch(now, True, most)
         run.pipeline.read(batch, now)
         emission = run.pipeline.emit(now, False, behind=batch.behind)
         return list(run.pipeline.leave(emission, now).results())
@@ -346,7 +354,7 @@ def test_a_declared_source_that_does_not_come_is_told_of_once(tmp_path: Path) ->
     run.write("a", 1001, at=1001)
     notes = []
     for now in (1001, 1005, 1007, 1009):
-        batch = run.tail.next_batch(now, in_order=True)
+        batch = run.run.tail.next_batch(now, in_order=True)
         run.pipeline.read(batch, now)
         notes += run.pipeline.emit(now, False).notes
     assert notes == [
@@ -360,7 +368,7 @@ def test_no_session_that_ends_is_no_emission(tmp_path: Path) -> None:
     run.write("a", 1001, 1002, at=1002)
     run.at(1002)
     run.write("a", 1003, at=1003)
-    batch = run.tail.next_batch(1003, in_order=True)
+    batch = run.run.tail.next_batch(1003, in_order=True)
     run.pipeline.read(batch, 1003)
     assert run.pipeline.emit(1003, False, save=True).windows == []
 
@@ -378,7 +386,7 @@ def test_the_word_of_a_quiet_source_holds_after_a_restart(tmp_path: Path) -> Non
     for source in progress.sources.values():
         source.heard_at = None  # as it is read from a checkpoint
     again = Run(tmp_path, "10 SECONDS", idle=5)
-    again.pipeline = Pipeline(
+    again.run.pipeline = Pipeline(
         again.pipeline.stream,
         list(again.pipeline.jobs.values()),
         run.pipeline.collection,
@@ -386,6 +394,21 @@ def test_the_word_of_a_quiet_source_holds_after_a_restart(tmp_path: Path) -> Non
         5,
         progress,
     )
-    again.tail = run.tail
+    again.run.tail = run.run.tail
     again.write("loud", 1013, at=1013)
     assert told(again.at(1013)) == [(1000, 3, "complete", 0)]
+
+
+def test_sessions_keep_deadlines_once_history_is_read(tmp_path: Path) -> None:
+    """Old logs are read to their end first; under load, what is live does not wait."""
+    run = Run(tmp_path, "SESSION 5 SECONDS WITHIN 3 SECONDS", idle=100, batch_bytes=150)
+    run.write("old", *range(900, 912), 1001, *range(1030, 1060), at=1000)
+    run.write("new", 1001, at=1001)
+    reached, now, found = run.pipeline.progress.sources, 1010.0, run.at(1000)
+    while not found:
+        assert reached["old"].reached["__position"] < 997e6
+        now += 1
+        found = run.at(now)
+    assert told(found) == [(900, 12, "complete", 0), (1001, 2, "deadline", 0)]
+    assert reached["old"].reached["__position"] < 1050e6  # there is more to read
+    assert run.pipeline.next_deadline() == now + 1.5
