@@ -12,7 +12,6 @@ from rich.table import Table
 from rich.text import Text
 
 from muntin.errors import InputError
-from muntin.fidelity.scoreboard import Source
 from muntin.fidelity.timing import Timing
 from muntin.language.durations import describe
 from muntin.model import TIME
@@ -48,12 +47,17 @@ def _jobs(saved: Saved) -> Iterator[Row]:
 
 def _sources(stream: str, saved: Saved) -> Iterator[Row]:
     for name, source in sorted(saved.progress.sources.items()):
-        since, upto = (_moment(source, which) for which in ("first", "reached"))
-        yield {"stream": stream, "source": name, "from": since, "to": upto, "ended": source.ended}
+        yield {
+            "stream": stream,
+            "source": name,
+            "from": _moment(source.first.get(TIME.column)),
+            "to": _moment(source.reached.get(TIME.column)),
+            "heard": _moment(int(1e6 * max(source.heard_at or 0.0, source.touched_at)) or None),
+            "ended": source.ended,
+        }
 
 
-def _moment(source: Source, which: str) -> datetime | None:
-    position = getattr(source, which).get(TIME.column)
+def _moment(position: int | None) -> datetime | None:
     return None if position is None else datetime.fromtimestamp(position / 1e6, UTC)
 
 
@@ -73,10 +77,11 @@ def draw(jobs: Sequence[Row], sources: Sequence[Row], console: Console) -> None:
         table.add_row(Text(row["job"]), f"{row['windows']:,}", *lags, misses, area)
     console.print(table)
     table = Table(header_style="bold")
-    for name in ("stream", "source", "counts from", "read up to", "files"):
+    for name in ("stream", "source", "counts from", "read up to", "last heard", "files"):
         table.add_column(name)
     for row in sources:
-        times = ("" if row[n] is None else f"{row[n]:%Y-%m-%d %H:%M:%S}" for n in ("from", "to"))
+        found = (row[name] for name in ("from", "to", "heard"))
+        times = ("" if moment is None else f"{moment:%Y-%m-%d %H:%M:%S}" for moment in found)
         ended = "are gone" if row["ended"] else "are there"
         table.add_row(Text(row["stream"]), Text(row["source"]), *times, ended)
     console.print(table)

@@ -46,6 +46,8 @@ class Journal:
         self._collection.restore(saved.blocks)
         self.batch = saved.batch
         self.progress = saved.progress
+        for source in self.progress.sources.values():
+            source.heard_at = None  # silence is counted anew
         self.positions = saved.positions
 
     def commit(self, emission: Emission, positions: tuple[FilePosition, ...] | None = None) -> None:

@@ -17,7 +17,7 @@ from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import pyarrow as pa
 
@@ -144,7 +144,7 @@ def _progress_json(saved: Saved) -> bytes:
             "positions": [asdict(f) for f in saved.positions],
             "shapes": saved.shapes,
             "results": saved.results,
-            "sources": {name: _source_json(source) for name, source in p.sources.items()},
+            "sources": {name: asdict(source) for name, source in p.sources.items()},
             "left": [
                 [job, kind, [[end, w.revision, w.reason] for end, w in windows.items()]]
                 for (job, kind), windows in p.left.items()
@@ -163,12 +163,6 @@ def _progress_json(saved: Saved) -> bytes:
             "totals": [p.records, p.bad, p.bytes, p.windows],
         }
     ).encode()
-
-
-def _source_json(source: Source) -> dict[str, Any]:
-    told = asdict(source)
-    del told["heard_at"]  # after a restart, silence is counted anew
-    return told
 
 
 def _parse_progress(data: bytes) -> Saved:
