@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
 
 import pyarrow as pa
 
@@ -105,14 +104,17 @@ def windows_inline(
         jobs = program.jobs_of(stream.name)
         if not jobs:
             continue
-        run = InlineRun(stream, jobs, batch_bytes=batch_bytes, piece_bytes=piece_bytes,
-                        sharing=sharing)  # fmt: skip
+        run = InlineRun(
+            stream,
+            jobs,
+            batch_bytes=batch_bytes,
+            piece_bytes=piece_bytes,
+            sharing=sharing,
+            note=note,
+        )
         run.tail.require_files()
         while not run.is_over:
-            emission = run.step(time.time())
-            for text in emission.notes:
-                note(text)
-            yield from emission.windows
+            yield from run.step(time.time()).windows
         done(run.pipeline)
 
 
@@ -128,18 +130,22 @@ class InlineRun:
         batch_bytes: int = BATCH_BYTES,
         piece_bytes: int = PIECE_BYTES,
         sharing: Sharing = "auto",
+        note: Callable[[str], None] = ignore,
     ) -> None:
         self.tail = Tail(stream, follow, (), batch_bytes, piece_bytes, tasks=batch_bytes)
         collection = InlineCollection(stream, jobs, piece_bytes)
         self.pipeline = Pipeline(stream, jobs, collection, follow, idle_seconds, sharing=sharing)
         self.is_over = False
         self._follow = follow
+        self._note = note
 
     def step(self, now: float) -> Emission:
         """Reads the next batch, and emits what is due then."""
         batch = self.tail.next_batch(now, self.pipeline.in_order)
-        notes = self.pipeline.read(batch, now)
+        for text in self.pipeline.read(batch, now):
+            self._note(text)
         self.is_over = not (self._follow or batch.remaining)
         emission = self.pipeline.emit(now, self.is_over, behind=batch.behind)
-        emission = self.pipeline.leave(emission, now)
-        return replace(emission, notes=[*notes, *emission.notes])
+        for text in emission.notes:
+            self._note(text)
+        return self.pipeline.leave(emission, now)

@@ -36,8 +36,8 @@ class Run:
         self.folder = folder
         program = mt.sql(STREAM.format(folder=folder, clauses=clauses) + job + window)
         (stream,), jobs = program.streams.values(), list(program.jobs.values())
-        self.run = InlineRun(stream, jobs, True, idle, batch_bytes)
         self.notes: list[str] = []
+        self.run = InlineRun(stream, jobs, True, idle, batch_bytes, note=self.notes.append)
 
     @property
     def pipeline(self) -> Pipeline:
@@ -52,9 +52,7 @@ class Run:
         os.utime(self.folder / f"{source}.log", (at, at))
 
     def at(self, now: float) -> list[mt.Result]:
-        emission = self.run.step(now)
-        self.notes += emission.notes
-        return list(emission.results())
+        return list(self.run.step(now).results())
 
 
 def told(results: list[mt.Result]) -> list[tuple[float, int, str, int]]:
