@@ -15,7 +15,9 @@ import tempfile
 import time
 from dataclasses import dataclass
 from pathlib import Path
+from statistics import median
 
+import numpy as np
 import pyarrow as pa
 from pyspark import SparkContext
 from rich.console import Console
@@ -25,11 +27,13 @@ import muntin
 from benchmarks.shop import COLUMNS, FILE, Shop, write_shop
 from muntin.kernel.compute import Clocks, compute
 from muntin.kernel.consolidate import Consolidation
-from muntin.model import POSITION
+from muntin.kernel.finish import Due, completed, finish
+from muntin.model import POSITION, Job
 from muntin.pipeline import recipes_of
 from muntin.spark.context import start_context
 from muntin.spark.runner import Settings, SparkRun
 from muntin.store.results import Results
+from muntin.windows.shelf import Shelf
 
 SIX = ("5 MINUTES", "10 MINUTES", "15 MINUTES", "20 MINUTES", "30 MINUTES", "60 MINUTES")
 WINDOWS = {
@@ -139,6 +143,39 @@ def merges() -> None:
                f"{naive} without sharing\n")  # fmt: skip
 
 
+def one_by_one() -> None:
+    """Windows of an hour that are due every second, as when logs are followed."""
+    table = Table("an hour every second, one by one", "merged from panes", "looking ahead")
+    for name, cells in {"sums": "count(*) AS c, sum(n) AS n", "others": "sum(x) AS x"}.items():
+        job = muntin.sql(
+            "CREATE STREAM s (t BIGINT, k BIGINT, n BIGINT, x DOUBLE) FROM 'x' FORMAT json "
+            f"TIMESTAMP t; CREATE JOB j AS SELECT k, {cells} FROM s GROUP BY k "
+            "WINDOW 3600 us EVERY 1 us"
+        ).jobs["j"]
+        chance = np.random.default_rng(1)
+        keys = chance.zipf(1.3, 400 * 3650) % 2000
+        times = pa.array(np.sort(chance.integers(0, 3650, len(keys))))
+        records = pa.table({"k": keys, "n": keys, "x": keys / 3, POSITION: times})
+        (block,) = compute(records, "s", recipes_of([job]), Clocks()).blocks.values()
+        took = [_one_by_one(job, block, ahead) for ahead in (False, True)]
+        table.add_row(name, *(f"{1000 * seconds:.0f} ms" for seconds in took))
+    _out.print(table)
+
+
+def _one_by_one(job: Job, block: pa.Table, ahead: bool) -> float:
+    """The median time of a window, made of what the one before has left if it looks `ahead`."""
+    shelf: Shelf[pa.Table] = Shelf()
+    took = []
+    for end in range(3600, 3640):
+        made = [(kept.spec, kept.rows) for kept in shelf.complete]
+        known, due = len(made), Due({job.name: [[end]]}, more=ahead)
+        started = time.perf_counter()
+        finish(job.shape, {job.name: job}, block, due, made)
+        took.append(time.perf_counter() - started)
+        shelf.put(completed(job.shape.id, made[known:]))
+    return median(took)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--records", type=int, default=Shop.records)
@@ -146,6 +183,7 @@ def main() -> None:
     parser.add_argument("--repeat", type=int, default=2)
     given = parser.parse_args()
     merges()
+    one_by_one()
     with tempfile.TemporaryDirectory(prefix="muntin-bench-") as scratch:
         folder = Path(scratch)
         size = write_shop(folder / "logs", Shop(records=given.records))

@@ -24,6 +24,12 @@ settings.register_profile(
 settings.load_profile("muntin")
 
 
+@pytest.fixture(autouse=True)
+def looking_ahead(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Small windows go the ways of large ones."""
+    monkeypatch.setattr("muntin.kernel.consolidate.WORTH_LOOKING_AHEAD", 0)
+
+
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
     from pyspark.sql import SparkSession

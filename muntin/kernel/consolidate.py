@@ -9,6 +9,10 @@ stacks   panes are cut into stretches as long as a window, so that each window i
          one stretch and the beginning of the next: two running merges a partial and one a
          result, for cells that cannot be removed (MIN, MAX, floating-point sums)
 
+What overlaps a lot and is due one by one, as when logs are followed, leaves something behind for
+the next window, for `share` to find: where cells can be removed, the window less the panes that
+leave; else blocks of panes, so that the next one is merged from few pieces.
+
 All ways leave out rows that are late for some windows and rows that belong to one window
 alone; those are few or merged already, and join their windows at the end.
 """
@@ -18,6 +22,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
+from math import isqrt
 
 import numpy as np
 import pyarrow as pa
@@ -40,6 +45,7 @@ from muntin.windows.sharing import Piece, Pieces, covers
 from muntin.windows.spec import WindowSpec
 
 Tables = Mapping[str, pa.Table]
+WORTH_LOOKING_AHEAD = 100_000  # rows of panes; below, merging them all is as fast
 
 
 class Way(StrEnum):
@@ -80,11 +86,16 @@ def removable(shape: Shape) -> bool:
     )
 
 
+def overlaps(spec: WindowSpec) -> bool:
+    """Whether a window shares more than half of its panes with the next one."""
+    return spec.slide * 2 < spec.range
+
+
 def way_of(shape: Shape, spec: WindowSpec, due: int) -> Way:
     """How windows of one kind are made when so many of them are due at once."""
     if spec.length == 1:
         return Way.PANES
-    if due > 2 and spec.slide * 2 < spec.range:
+    if due > 2 and overlaps(spec):
         if removable(shape):
             return Way.REMOVE
         return Way.SHARE if shape.states else Way.STACKS
@@ -111,19 +122,65 @@ class Consolidation:
         self._pieces: Pieces | None = None
 
     def windows(
-        self, spec: WindowSpec, ends: Sequence[int], again: bool, way: Way | None = None
+        self,
+        spec: WindowSpec,
+        ends: Sequence[int],
+        again: bool,
+        way: Way | None = None,
+        ahead: bool = False,
     ) -> Relation:
-        """The due windows of one kind; `again` says that larger windows may be made of them."""
+        """The due windows of one kind; `again` says that larger windows may be made of them.
+
+        `ahead` says that others of the same kind will be due before long.
+        """
         way = way or way_of(self.shape, spec, len(ends))
         base = self._base(spec, ends, way)
         if again and way is not Way.PANES:
-            table = base.table()
-            wanted = pa.schema([("w", pa.int64()), *(self.blocks.schema.field(n) for n in
-                                                     table.column_names[1:])])  # fmt: skip
-            table = table.cast(wanted)
+            table = self._cast(base.table())
             self._remember(spec, table)
             base = self._read(table, base.doing)
+        elif ahead:
+            table = self._cast(base.table())
+            self.look_ahead(spec, ends[-1], table.filter(pc.equal(table["w"], ends[-1])))
+            base = self._read(table, base.doing)
         return self._with_others(spec, ends, base)
+
+    def look_ahead(self, spec: WindowSpec, end: int, window: pa.Table) -> None:
+        """Remembers what the next window of a kind, after the one that ends here, is made of."""
+        if self._panes.num_rows < WORTH_LOOKING_AHEAD:
+            return
+        if removable(self.shape) and not self._has_nulls():
+            start = end - spec.length
+            pane = self._panes.column("pane")
+            leaving = pc.and_(pc.greater_equal(pane, start), pc.less(pane, start + spec.step))
+            tables = {"made": window, "leaving": self._panes.filter(leaving)}
+            rest = WindowSpec(spec.range - spec.slide, spec.slide, spec.offset, spec.pane)
+            doing = f"what stays of the window up to pane {end}"
+            self._remember(rest, self._cast(run(rest_sql(self.shape, end), tables, doing)))
+            return
+        size = isqrt(spec.length // spec.step) * spec.step
+        block = WindowSpec(size * spec.pane, size * spec.pane, 0, spec.pane)
+        known = {e for made, table in self.made if made == block for e in _counts(table["w"])}
+        inside = range(-(-(end - spec.length) // size) * size + size, end + 1, size)
+        missing = [e for e in inside if e not in known]
+        if size > 1 and missing:
+            self._remember(block, self._cast(self._shared(block, missing, "blocks").table()))
+
+    def _has_nulls(self) -> bool:
+        """Whether a sum may become NULL when something is removed: it would be 0."""
+        for number, part in enumerate(self.shape.parts):
+            rows = self._panes
+            if len(self.shape.parts) > 1:  # cells of other parts are always NULL
+                rows = rows.filter(pc.equal(rows.column("part"), number))
+            if any(rows.column(cell.name).null_count for cell in part.cells):
+                return True
+        return False
+
+    def _cast(self, table: pa.Table) -> pa.Table:
+        """Windows with the types that blocks have."""
+        names = table.column_names[1:]
+        kinds = [("w", pa.int64()), *(self.blocks.schema.field(name) for name in names)]
+        return table.cast(pa.schema(kinds))
 
     def _base(self, spec: WindowSpec, ends: Sequence[int], way: Way) -> Relation:
         doing = f"windows up to pane {ends[-1]}"
@@ -163,7 +220,7 @@ class Consolidation:
         self.merges.windows += len(chosen)
         self.merges.pieces += sum(map(len, chosen.values()))
         used = {piece.window for pieces in chosen.values() for piece in pieces}
-        sources = [_as_pieces(-1, self._panes, "pane", 1)] if -1 in used or not used else []
+        sources = [_as_pieces(-1, self._used(chosen), "pane", 1)] if -1 in used or not used else []
         sources += [
             _as_pieces(number, table, "w", 0)
             for number, (_, table) in enumerate(self.made)
@@ -171,6 +228,12 @@ class Consolidation:
         ]
         tables = {"pieces": pa.concat_tables(sources), "parts": _mapping(chosen)}
         return Relation(self.shape, share_sql(self.shape, spec), tables, doing)
+
+    def _used(self, chosen: Mapping[int, Sequence[Piece]]) -> pa.Table:
+        """The rows between the first and the last of the panes that were chosen."""
+        panes = [p.start for pieces in chosen.values() for p in pieces if p.window == -1]
+        pane, first, last = self._panes.column("pane"), min(panes, default=0), max(panes, default=0)
+        return self._panes.filter(pc.and_(pc.greater_equal(pane, first), pc.less_equal(pane, last)))
 
     def _remember(self, spec: WindowSpec, table: pa.Table) -> None:
         if self._pieces is not None:
@@ -194,7 +257,16 @@ def _due(ends: Sequence[int]) -> pa.Table:
 
 
 def _counts(numbers: pa.ChunkedArray) -> dict[int, int]:
-    values, counts = np.unique(numbers.to_numpy(), return_counts=True)
+    found = numbers.to_numpy()
+    if not len(found):
+        return {}
+    low = int(found.min())
+    if int(found.max()) - low > 4 * len(found):
+        values, counts = np.unique(found, return_counts=True)
+    else:  # ten times faster where numbers are close to each other
+        every = np.bincount(found - low)
+        (at,) = np.nonzero(every)
+        values, counts = at + low, every[at]
     return dict(zip(values.tolist(), counts.tolist(), strict=True))
 
 
@@ -262,6 +334,22 @@ def with_others_sql(shape: Shape, spec: WindowSpec) -> str:
         f"UNION ALL\n"
         f"SELECT {cells} FROM (SELECT pane AS w, * FROM others WHERE spec = {spec_id(spec)}) "
         f"JOIN due USING (w))",
+    )
+
+
+def rest_sql(shape: Shape, end: int) -> str:
+    """The window `made` less the panes that are `leaving`, of exact sums that are never NULL."""
+    keys = ", ".join(row_names(shape))
+    names = ", ".join([keys, *(cell.name for cell in cells_of(shape))])
+    cells = ", ".join(
+        f"CAST(sum(sign * {c.name}) AS {c.type}) AS {c.name}" for c in cells_of(shape)
+    )
+    counts = ", ".join(count_cell(part).name for part in shape.parts)
+    return (
+        f"SELECT CAST({end} AS BIGINT) AS w, {keys}, {cells}\n"
+        f"FROM (SELECT 1 AS sign, {names} FROM made\n"
+        f"UNION ALL SELECT -1, {names} FROM leaving)\n"
+        f"GROUP BY {keys} HAVING sum(sign * coalesce({counts})) > 0"
     )
 
 

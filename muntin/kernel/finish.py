@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from muntin.fidelity.score import Only
-from muntin.kernel.consolidate import Consolidation, Relation, Way, way_of
+from muntin.kernel.consolidate import Consolidation, Relation, Way, overlaps, way_of
 from muntin.kernel.engine import run
 from muntin.kernel.merge import some
 from muntin.kernel.python.reducing import finish_windows, order_windows
@@ -136,9 +136,11 @@ def _finish(
             any(way_of(shape, a.spec, len(a.ends)) is Way.SHARE for a in larger)
             or (due.more and made is not None and each.spec.length < longest)
         )
-        slices = [each.ends] if again else _slices(shape, blocks, each.spec, each.ends)
+        ahead = due.more and made is not None and overlaps(each.spec) and not shape.states
+        slices = [each.ends] if again else list(_slices(shape, blocks, each.spec, each.ends))
         for ends in slices:
-            windows = consolidation.windows(each.spec, ends, again)
+            last = ends is slices[-1]
+            windows = consolidation.windows(each.spec, ends, again, ahead=ahead and last)
             for name, which, wanted in each.jobs:
                 rows = _rows(jobs[name], windows)
                 if len(wanted) != len(each.ends):
@@ -216,6 +218,9 @@ def _ordered_by_keys(job: Job, rows: pa.Table) -> pa.Table:
 
 
 def _slices(shape: Shape, block: pa.Table, spec: WindowSpec, ends: Ends) -> Iterator[Ends]:
+    if len(ends) == 1:
+        yield ends
+        return
     panes = max(1, pc.count_distinct(block.column("pane")).as_py())
     rows = block.num_rows * spec.overlap * spec.step // panes
     if way_of(shape, spec, len(ends)) is not Way.SHARE:  # partials are merged on the way

@@ -1,4 +1,5 @@
-"""Complete windows that are kept because larger ones, not due yet, may be made of them.
+"""Complete windows, and stretches of panes, that are kept because windows that are not due yet may
+be made of them.
 
 They are a cache: what is missing is merged from panes again. Their rows are those that were on
 time for every window; a row of that kind that comes later, from a source that was silent for
@@ -33,7 +34,11 @@ class Shelf(Generic[Rows]):
     complete: list[Complete[Rows]] = field(default_factory=list)
 
     def put(self, found: Iterable[Complete[Rows]]) -> None:
-        self.complete += found
+        """Adds windows; of a kind that overlaps, only the newest are of use."""
+        new = list(found)
+        over = {(c.shape, c.spec, c.group) for c in new if c.spec.step < c.spec.length}
+        kept = [c for c in self.complete if (c.shape, c.spec, c.group) not in over]
+        self.complete = kept + new
 
     def useful(self, due: Mapping[str, Iterable[WindowSpec]]) -> list[Complete[Rows]]:
         """Those that lie inside windows of a larger kind that are due, by shape."""
