@@ -180,8 +180,8 @@ def _way(shape: Shape, spec: WindowSpec) -> str:
 _WAYS = {
     Way.PANES: "a window is one pane",
     Way.SHARE: "the panes and smaller windows with the fewest rows",
-    Way.REMOVE: "what enters is added, what leaves removed; one due alone is merged",
-    Way.STACKS: "two running merges, as cells cannot be removed; one due alone is merged",
+    Way.REMOVE: "what enters is added, what leaves removed",
+    Way.STACKS: "two running merges, as cells cannot be removed",
 }
 
 

@@ -35,7 +35,7 @@ JOB hot on clicks
   pane     10 minutes
   windows
     1 hour every 10 minutes  6 panes, the next 1 pane later  remove: what enters is added, \
-what leaves removed; one due alone is merged
+what leaves removed
   sharing  shared partials: decided anew while running, by what is measured
   filter   "n" > 0
   keys
@@ -110,14 +110,14 @@ SEVERAL = """
     5 minutes                               10 panes, the next 10 panes later   share: the panes \
 and smaller windows with the fewest rows
     1 hour every 5 minutes from 30 seconds  120 panes, the next 10 panes later  remove: what \
-enters is added, what leaves removed; one due alone is merged
+enters is added, what leaves removed
   bounds   from 2026-01-01 00:00:00 on, before 2026-01-02 00:00:00
 """
 COUNTED = """
   pane     100 of id
   windows
     500 of id every 100  5 panes, the next 1 pane later  stacks: two running merges, as \
-cells cannot be removed; one due alone is merged
+cells cannot be removed
   bounds   from 1000 on
 """
 
@@ -140,5 +140,5 @@ JOB removed on clicks
   pane     10 minutes
 """
     )
-    assert "remove: what enters is added, what leaves removed; one due alone is merged" in told
+    assert "remove: what enters is added, what leaves removed" in told
     assert "panes: a window is one pane" in told
