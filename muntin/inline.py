@@ -13,6 +13,7 @@ from muntin.kernel.compute import Cost, Recipe
 from muntin.kernel.finish import Due, completed, due_kinds, finish, order
 from muntin.kernel.merge import Emitted, merge, without, without_forgotten
 from muntin.kernel.python.running import without_states
+from muntin.kernel.sessions import next_ends
 from muntin.logs.chunks import PIECE_BYTES
 from muntin.logs.records import Report, read_lane
 from muntin.logs.tail import BATCH_BYTES, Lane, Tail
@@ -54,6 +55,7 @@ class InlineCollection:
     def answer(self, due: Due, save: object = None) -> Answer:
         rows: dict[str, pa.Table] = {}
         costs: dict[str, Cost] = {}
+        ends: dict[str, int] = {}
         useful = self._shelf.useful(due_kinds(self._jobs, due))
         for shape, block in self._blocks.items():
             started = time.perf_counter()
@@ -66,9 +68,11 @@ class InlineCollection:
             if self._shapes[shape].lives_on:
                 found, states = without_states(found)
                 self._blocks[shape] = merge(self._shapes[shape], [block, *states])
+            if self._shapes[shape].gap is not None:
+                ends |= next_ends(self._shapes[shape], self._jobs, block, due.sessions)
             rows |= found
         ordered = {name: order(self._jobs[name], [found]) for name, found in rows.items()}
-        return Answer(ordered, costs=costs)
+        return Answer(ordered, costs=costs, ends=ends)
 
     def forget(self, emitted: Mapping[str, Emitted]) -> None:
         self._shelf.drop_before({shape: e.oldest_pane for shape, e in emitted.items()})

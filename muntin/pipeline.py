@@ -44,6 +44,8 @@ class Answer:
     rows: dict[str, pa.Table] = field(default_factory=dict)
     blocks: dict[str, list[bytes]] = field(default_factory=dict)
     costs: dict[str, Cost] = field(default_factory=dict)
+    ends: dict[str, int] = field(default_factory=dict)
+    """Of jobs with sessions: no open one ends before this."""
 
 
 class Collection(Protocol):
@@ -84,8 +86,6 @@ class Pipeline:
         self.in_order = in_order(stream, jobs, follow)
         self.lead_seconds = 0.0
         """How long it takes from the decision that a window leaves until it is committed."""
-        self.between_seconds = 0.0
-        """How long it may take until that is decided again."""
         self._follow = follow
         self._shapes = {job.shape.id: job.shape for job in jobs}
         self._passed: dict[str, int] = {}
@@ -95,6 +95,7 @@ class Pipeline:
         )
         self._departures = Departures(self.jobs, self.progress)
         self._boards: dict[tuple[str, int, Sample | None, bool], Board] = {}  # of one emission
+        self._next_ends: dict[str, int] = {}  # of sessions of jobs, as long as nothing is read
         self._timeless = False
         self._told_unseen = False
         self._started: float | None = None
@@ -134,6 +135,8 @@ class Pipeline:
     def take(self, reports: Sequence[Report], now: float) -> list[str]:
         """Notes what was read; returns what has failed."""
         now = self._tick(now)
+        if reports:
+            self._next_ends.clear()
         for report in reports:
             source = self.progress.sources.setdefault(report.source, Source())
             source.heard_at = now
@@ -184,17 +187,21 @@ class Pipeline:
         return self._now
 
     def next_deadline(self) -> float | None:
-        """When the next window with a deadline has to have left, open or about to be.
-
-        Sessions may end at any time: batches have to be short enough for those that will.
-        """
-        found = []
-        for job in self.jobs.values():
-            within = job.bounds.within_us
-            if within is not None:
-                found += [d for spec in job.windows for d in self._deadlines(job, spec, within)]
-                found += [int(self._now * 1e6) + within // 2] if job.shape.gap is not None else []
+        """When the next window with a deadline has to have left, open or about to be."""
+        found = [
+            deadline
+            for job in self.jobs.values()
+            if job.bounds.within_us is not None
+            for spec in job.windows
+            for deadline in self._deadlines(job, spec, job.bounds.within_us)
+        ]
         return min(found) / 1e6 if found else None
+
+    def longest_batch(self, behind: frozenset[str]) -> float | None:
+        """How long a batch may take, as sessions with a deadline may end at any time."""
+        at = Moment(self._now, False, behind)
+        bounds = [j.bounds.within_us for j in self.jobs.values() if self._has_session_bound(j, at)]
+        return min((within / 1e6 for within in bounds if within is not None), default=None)
 
     def _deadlines(self, job: Job, spec: WindowSpec, within: int) -> Iterator[int]:
         """The first deadline of open windows, and that of the next one that may still be read."""
@@ -209,6 +216,7 @@ class Pipeline:
         emitted = {shape.id: self._departures.emitted(shape) for shape in self._shapes.values()}
         leaving = self._leaving(due)
         answer = self.collection.answer(leaving, emitted if save else None)
+        self._next_ends |= {name: answer.ends.get(name, EVER) for name in due.sessions}
         emission = Emission(blocks=answer.blocks)
         for name, rows in answer.rows.items():
             left, notes = self.progress.failures.sift(self.jobs[name], rows)
@@ -314,7 +322,7 @@ class Pipeline:
             horizon = horizons[job.shape.axis.column]
             if job.shape.gap is not None:
                 after, until = self._sessions_until(job, horizon, at)
-                if until > after:
+                if until > after and until >= self._next_ends.get(name, NEVER):
                     over[name] = after, until
                 continue
             ends[name] = []
@@ -400,14 +408,20 @@ class Pipeline:
         upto = NEVER if horizon is None else horizon
         if horizon == EVER:
             upto = self._scoreboard.furthest(job.shape.axis.column) + (job.shape.gap or 0)
-        within = job.bounds.within_us
-        if within is None or not self._follow:
-            return after, upto
-        # History is not late for having been written before there was anybody to read it.
-        if self._scoreboard.read_up_to(job.shape.axis.column, at) >= self._started_us - within:
-            ahead = int((self.lead_seconds + self.between_seconds) * 1e6)
-            upto = max(upto, at.now_us - within + max(ahead, within // 4 if at.behind else 0))
+        if self._has_session_bound(job, at):
+            due = at.now_us + int(self.lead_seconds * 1e6) - (job.bounds.within_us or 0)
+            upto = max(upto, min(at.now_us, due))
         return after, upto
+
+    def _has_session_bound(self, job: Job, at: Moment) -> bool:
+        """Whether sessions leave by the clock now.
+
+        History is not late for having been written before there was anybody to read it.
+        """
+        within, axis = job.bounds.within_us, job.shape.axis.column
+        if within is None or job.shape.gap is None or not self._follow:
+            return False
+        return self._scoreboard.read_up_to(axis, at) >= self._started_us - within
 
     def _forget(self, emitted: Mapping[str, Emitted]) -> None:
         """Drops what nobody needs any more."""

@@ -139,7 +139,7 @@ class Consolidation:
             table = self._cast(base.table())
             self._remember(spec, table)
             base = self._read(table, base.doing)
-        elif ahead:
+        elif ahead and self._panes.num_rows >= WORTH_LOOKING_AHEAD:
             table = self._cast(base.table())
             self.look_ahead(spec, ends[-1], table.filter(pc.equal(table["w"], ends[-1])))
             base = self._read(table, base.doing)
@@ -147,8 +147,6 @@ class Consolidation:
 
     def look_ahead(self, spec: WindowSpec, end: int, window: pa.Table) -> None:
         """Remembers what the next window of a kind, after the one that ends here, is made of."""
-        if self._panes.num_rows < WORTH_LOOKING_AHEAD:
-            return
         if removable(self.shape) and not self._has_nulls():
             start = end - spec.length
             pane = self._panes.column("pane")

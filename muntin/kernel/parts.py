@@ -8,7 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -18,22 +20,29 @@ from muntin.kernel.merge import gather, merge
 from muntin.model import Job, Shape
 
 ROWS_AT_ONCE = 300_000  # that are unpacked together, unless one window holds more
+_STEPS = 64  # by which a block tells where its rows are
+_FAR = 1 << 62
 
 
 @dataclass(frozen=True)
 class Packed:
-    """A block as bytes, and between which panes its rows are."""
+    """A block as bytes, and where its rows are: so many up to a pane, more up to the next."""
 
     data: bytes
     rows: int
     first: int
-    last: int
+    upto: tuple[tuple[int, int], ...]
 
     @classmethod
     def of(cls, block: pa.Table) -> Packed:
-        panes = pc.min_max(block.column("pane"))
-        first, last = panes["min"].as_py(), panes["max"].as_py()
-        return cls(encode(block), block.num_rows, first or 0, last or 0)
+        panes = np.sort(block.column("pane").to_numpy())
+        first, steps = int(panes[0]) if len(panes) else 0, np.array_split(panes, _STEPS)
+        upto = tuple((int(step[-1]), len(step)) for step in steps if len(step))
+        return cls(encode(block), len(panes), first, upto)
+
+    @property
+    def last(self) -> int:
+        return self.upto[-1][0] if self.upto else 0
 
 
 def finish_in_parts(
@@ -42,18 +51,19 @@ def finish_in_parts(
     """What `finish` gives for all the blocks and windows at once; `name` is that of the blocks."""
     longest = max(spec.length for spec in due_kinds(jobs, due)[shape.id])
     mine = {n: kinds for n, kinds in due.ends.items() if jobs[n].shape == shape}
-    width = max(-(-longest // 2), _panes_at_once(packed))
     left: list[pa.Table] = []
-    done = min(p.first for p in packed) - 1
-    for upto, part in _cut(replace(due, ends=mine), width):
+    done = -_FAR
+    for upto in [*_cuts(packed, -(-longest // 2)), _FAR]:
+        part = _within(replace(due, ends=mine), done, upto)
         fresh = _unpacked(packed, done, upto, name)
         if longest > 1 and fresh:  # several windows are made of a row
             fresh = [gather(shape, fresh)]
         if left or fresh:
             block = pa.concat_tables([*left, *fresh])
-            yield finish(shape, jobs, block, part)
+            if part:
+                yield finish(shape, jobs, block, part)
             left = [_between(block, upto - longest, None)]
-        done = max(done, upto)
+        done = upto
 
 
 def merge_in_parts(shape: Shape, packed: Sequence[Packed], name: str) -> Iterator[pa.Table]:
@@ -61,21 +71,25 @@ def merge_in_parts(shape: Shape, packed: Sequence[Packed], name: str) -> Iterato
     if shape.gap is not None or shape.lives_on or sum(p.rows for p in packed) <= ROWS_AT_ONCE:
         yield merge(shape, [decode(p.data, name) for p in packed])
         return
-    first, width = min(p.first for p in packed) - 1, _panes_at_once(packed)
-    for after in range(first, max(p.last for p in packed) + 1, width):
-        blocks = [b for b in _unpacked(packed, after, after + width, name) if b.num_rows]
+    for after, upto in pairwise([-_FAR, *_cuts(packed, 1), _FAR]):
+        blocks = [b for b in _unpacked(packed, after, upto, name) if b.num_rows]
         if blocks:
             yield merge(shape, blocks)
 
 
-def _panes_at_once(packed: Sequence[Packed]) -> int:
-    panes = max(p.last for p in packed) - min(p.first for p in packed) + 1
-    return max(1, ROWS_AT_ONCE * panes // max(1, sum(p.rows for p in packed)))
+def _cuts(packed: Sequence[Packed], least: int) -> Iterator[int]:
+    """Where panes end between which there are not too many rows; at `least` so many panes apart."""
+    rows, before = 0, -_FAR
+    for pane, more in sorted(step for p in packed for step in p.upto):
+        rows += more
+        if rows >= ROWS_AT_ONCE and pane + 1 - before >= least:
+            yield pane + 1
+            rows, before = 0, pane + 1
 
 
 def _unpacked(packed: Sequence[Packed], after: int, upto: int, name: str) -> list[pa.Table]:
     """What the blocks have of panes that end in `(after, upto]`, and of windows that do."""
-    wanted = [p for p in packed if p.first <= upto and p.last >= after]
+    wanted = [p for p in packed if p.rows and p.first <= upto and p.last >= after]
     return [_between(decode(p.data, name), after, upto) for p in wanted]
 
 
@@ -87,19 +101,11 @@ def _between(block: pa.Table, after: int, upto: int | None) -> pa.Table:
     return block.filter(inside if upto is None else pc.and_(inside, pc.less_equal(end, upto)))
 
 
-def _cut(due: Due, width: int) -> Iterator[tuple[int, Due]]:
-    """The due windows, those that end within `width` panes together, and where they end."""
-    ends = sorted({end for kinds in due.ends.values() for kind in kinds for end in kind})
-    while ends:
-        upto = ends[0] + width - 1
-        yield upto, _within(due, ends[0], upto)
-        ends = [end for end in ends if end > upto]
-
-
-def _within(due: Due, first: int, last: int) -> Due:
+def _within(due: Due, after: int, upto: int) -> Due:
+    """The windows that end in `(after, upto]`."""
     kinds = {
-        name: [[end for end in kind if first <= end <= last] for kind in kinds]
+        name: [[end for end in kind if after < end <= upto] for kind in kinds]
         for name, kinds in due.ends.items()
     }
-    only = {kind: only for kind, only in due.only.items() if first <= kind[2] <= last}
+    only = {kind: only for kind, only in due.only.items() if after < kind[2] <= upto}
     return replace(due, ends={n: k for n, k in kinds.items() if any(k)}, only=only)

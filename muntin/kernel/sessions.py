@@ -119,6 +119,19 @@ def finish_sessions_sql(job: Job) -> str:
     return f"SELECT *, CAST(0 AS INTEGER) AS win FROM ({sql})"
 
 
+def next_ends(
+    shape: Shape, jobs: Mapping[str, Job], block: pa.Table, over: Mapping[str, tuple[int, int]]
+) -> dict[str, int]:
+    """No session of a job that is still open ends before this; jobs without any are left out."""
+    gap, found = shape.gap or 0, {}
+    for name, (_, upto) in over.items():
+        if jobs[name].shape == shape:
+            last = block["last_at"].filter(pc.greater(block["last_at"], upto - gap))
+            if len(last):
+                found[name] = pc.min(last).as_py() + gap
+    return found
+
+
 def open_sessions(shape: Shape, block: pa.Table, over: int | None) -> pa.Table:
     """The block less the sessions that were over before a position."""
     if over is None:

@@ -13,7 +13,8 @@ import logging
 import pickle
 import time
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from threading import Lock, Thread
 
@@ -25,7 +26,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.streaming.query import StreamingQuery
 
-from muntin.errors import InputError
+from muntin.errors import InputError, StateError
 from muntin.kernel.compute import Clock as StreamClock
 from muntin.kernel.compute import Clocks, Positions, Recipe, compute
 from muntin.kernel.engine import column_types
@@ -40,7 +41,17 @@ from muntin.spark.journal import Journal
 from muntin.spark.outlet import POLL_SECONDS, Clock, Outlet
 
 _log = logging.getLogger("muntin")
-_locks: dict[Path, Lock] = {}
+
+
+@dataclass
+class _Post:
+    """Who works on the state of a stream in this process: one handler, one thread at a time."""
+
+    lock: Lock = field(default_factory=Lock)
+    holder: _Handler | None = None
+
+
+_posts: dict[Path, _Post] = {}
 
 
 @dataclass
@@ -80,13 +91,13 @@ def attach(
     if any(not axis.is_time for job in jobs for axis in job.shape.axes):
         message = "rows of a DataFrame have no order to count them by, or to update states in"
         raise InputError(f"{message}; use windows of time")
-    lock = _locks.setdefault(state.resolve() / stream, Lock())
-    with lock:  # what an earlier query on the same state has begun comes first
+    post = _posts.setdefault(state.resolve() / stream, _Post())
+    with post.lock:  # what an earlier query on the same state has begun comes first
         collection = SparkCollection(frame.sparkSession.sparkContext, described, jobs)
         journal = Journal(state, described, jobs, collection)
-    pipeline = Pipeline(described, jobs, collection, True, idle_seconds, journal.progress)
-    outlet = Outlet(pipeline, journal, follow=True, clock=clock)
-    handler = _Handler(pipeline, collection, outlet, source, clock, lock)
+        pipeline = Pipeline(described, jobs, collection, True, idle_seconds, journal.progress)
+        outlet = Outlet(pipeline, journal, follow=True, clock=clock)
+        post.holder = handler = _Handler(pipeline, collection, outlet, source, clock, post)
     writer = frame.writeStream.foreachBatch(handler.take)
     query = writer.option("checkpointLocation", str(state / "spark" / stream)).start()
     Thread(target=handler.watch, args=(query,), name=f"muntin {stream}", daemon=True).start()
@@ -113,18 +124,18 @@ class _Handler:
         outlet: Outlet,
         source: str | None,
         clock: Clock,
-        lock: Lock,
+        post: _Post,
     ) -> None:
         self._pipeline = pipeline
         self._collection = collection
         self._outlet = outlet
         self._source = source
         self._clock = clock
-        self._lock = lock  # held by whoever works on the pipeline
+        self._post = post
 
     def take(self, frame: DataFrame, batch: int) -> None:
         progress, outlet = self._pipeline.progress, self._outlet
-        with self._lock:
+        with self._working():
             if batch <= progress.frame_batch:
                 return
             started = self._clock()
@@ -139,7 +150,7 @@ class _Handler:
         """Lets windows leave in time when Spark has no batch, as long as the query goes on."""
         while _is_active(query):
             try:
-                with self._lock:
+                with self._working():
                     if _is_active(query):
                         _tell(self._outlet.leave(self._clock()).notes)
             except Exception:
@@ -148,6 +159,19 @@ class _Handler:
                     _log.exception("windows of stream '%s' cannot leave; its query stops", stream)
                     query.stop()
             time.sleep(POLL_SECONDS)
+
+    @contextmanager
+    def _working(self) -> Iterator[None]:
+        """Holds the pipeline, which nobody uses again once something has failed halfway."""
+        with self._post.lock:
+            if self._post.holder is not self:
+                stream = self._pipeline.stream.name
+                raise StateError(f"stream '{stream}': this query has failed, or another took over")
+            try:
+                yield
+            except BaseException:
+                self._post.holder = None
+                raise
 
     def _computed(self, frame: DataFrame) -> DataFrame:
         stream, recipes = self._pipeline.stream, self._pipeline.recipes()

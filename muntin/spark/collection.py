@@ -27,6 +27,7 @@ from muntin.kernel.finish import Due, completed, due_kinds, finish, order
 from muntin.kernel.merge import Emitted, merge, split, without, without_forgotten
 from muntin.kernel.parts import Packed, finish_in_parts, merge_in_parts
 from muntin.kernel.python.running import without_states
+from muntin.kernel.sessions import next_ends
 from muntin.logs.records import Report, read_lane
 from muntin.logs.tail import Lane
 from muntin.model import Job, Shape, Stream
@@ -63,6 +64,7 @@ class GroupAnswer:
     blocks: Blocks = field(default_factory=dict)
     states: Blocks = field(default_factory=dict)
     costs: dict[str, Cost] = field(default_factory=dict)
+    ends: dict[str, int] = field(default_factory=dict)
     complete: list[Complete[bytes]] = field(default_factory=list)
 
 
@@ -150,7 +152,10 @@ class SparkCollection:
         rows: dict[str, list[pa.Table]] = {}
         blocks: dict[str, list[bytes]] = {}
         costs: dict[str, Cost] = {}
+        ends: dict[str, int] = {}
         for group in answers:
+            for name, end in group.ends.items():
+                ends[name] = min(end, ends.get(name, end))
             for name, parts in group.rows.items():
                 found = rows.setdefault(name, [])
                 found.extend(decode(part, f"rows of job {name}") for part in parts)
@@ -160,7 +165,7 @@ class SparkCollection:
                 costs[shape] = costs.get(shape, Cost()) + cost
         self._keep_states(answers, blocks)
         ordered = {name: order(jobs[name], found) for name, found in rows.items()}
-        return Answer(ordered, blocks, costs)
+        return Answer(ordered, blocks, costs, ends)
 
     def _persist(self) -> None:
         """Steps that will be asked for again are merged once."""
@@ -340,6 +345,8 @@ def _rows_of(
     rows = finish(shape, jobs, block, due, made)
     if due.more:
         answer.complete += _encoded(completed(shape.id, made[known:], answer.group))
+    if shape.gap is not None:
+        answer.ends |= next_ends(shape, jobs, block, due.sessions)
     if shape.lives_on:
         rows, states = without_states(rows)
         answer.states[shape.id] = [Packed.of(merge(shape, states))]

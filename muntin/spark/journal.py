@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from muntin.emission import Emission, no_windows
+from muntin.errors import StateError
 from muntin.kernel.finish import Due
 from muntin.logs.tail import FilePosition
 from muntin.model import Job, Stream
@@ -33,13 +34,15 @@ class Journal:
         self.batch = -1
         self.progress = Progress()
         self.positions: tuple[FilePosition, ...] = ()
-        self._results.prepare({job.name: no_windows(job).table().schema for job in jobs})
         saved = self._checkpoint.load(set(self._shapes.values()))
+        self._results.prepare({job.name: no_windows(job).table().schema for job in jobs})
         if saved is not None:
             self._resume(saved)
 
     def _resume(self, saved: Saved) -> None:
-        self._results.publish(self._stream, saved.batch, saved.results)
+        for job in self._results.publish(self._stream, saved.batch, saved.results):
+            message = "its results of the last batch are gone with the table that was taken away"
+            self.notes.append(f"job '{job}': {message}")
         self.notes += differences(saved.shapes, self._shapes)
         # The first commit rewrites what earlier runs have left, however short they were.
         self._appended = SAVES_PER_REWRITE - 1
@@ -66,7 +69,9 @@ class Journal:
         self._checkpoint.save(saved, whole)
         if whole:
             self._appended = 0
-        self._results.publish(self._stream, batch, files)
+        gone = self._results.publish(self._stream, batch, files)
+        if gone:
+            raise StateError(f"results of job '{gone[0]}': their table was taken away while it ran")
         self.batch = batch
 
     def _all_blocks(self) -> dict[str, list[bytes]]:

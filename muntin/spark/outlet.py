@@ -32,6 +32,13 @@ class Outlet:
         deadline = self._pipeline.next_deadline() if self._follow else None
         return None if deadline is None else deadline - self.pace.leaving.high
 
+    def most(self, started: float, wake_at: float | None) -> int | None:
+        """How many bytes the next batch may have, so that all leaves in time; None: any number."""
+        longest = self._pipeline.longest_batch(self._behind)
+        rooms = [None if wake_at is None else wake_at - started, longest]
+        found = [self.pace.most(room) for room in rooms if room is not None]
+        return min(found, default=None)
+
     def leave_first(self, started: float, wake_at: float | None) -> Emission:
         """Lets windows leave whose deadline would pass while the next batch is read."""
         if wake_at is None or wake_at - started >= self.pace.batch.high:
@@ -63,7 +70,6 @@ class Outlet:
     ) -> Emission:
         decided = self._clock()
         self._pipeline.lead_seconds = self.pace.leaving.high + ahead
-        self._pipeline.between_seconds = self.pace.batch.high + POLL_SECONDS
         emission = self._pipeline.emit(decided, final, read, self._behind)
         emission = self._pipeline.leave(emission, self._clock())
         if read or emission.windows:

@@ -101,6 +101,7 @@ class StreamRun:
         self._settings = settings
         self._clock = clock
         self._remaining = 0
+        self._unsaved = False  # whether something was read since the last commit
         once = not in_order(stream, jobs, settings.follow)
         self._collection = SparkCollection(context, stream, jobs, once)
         self._journal = Journal(settings.state, stream, jobs, self._collection)
@@ -134,17 +135,21 @@ class StreamRun:
         first = self._outlet.leave_first(started, wake_at)
         if first.windows:
             return self._told(first, 0, first.notes)
-        most = None if wake_at is None else pace.most(wake_at - started)
+        most = self._outlet.most(started, wake_at)
         batch = self.tail.next_batch(started, self.pipeline.in_order, most)
-        notes, self._notes = [*self._notes, *self.pipeline.read(batch, started)], []
-        read, self._remaining = bool(batch.lanes), batch.remaining
-        if read:
+        notes = [*self._notes, *first.notes, *self.pipeline.read(batch, started)]
+        self._notes, self._remaining = [], batch.remaining
+        if batch.lanes:
             pace.read(batch.bytes, self._clock() - started)
+            self._unsaved = True
         final, emission = not self._settings.follow and not batch.remaining, Emission()
         # Where order does not matter, a finite run emits at its end only, and until then has
         # nothing to save.
         if final or self.pipeline.in_order:
-            emission = self._outlet.leave(started, final, read, batch.behind, batch.positions)
+            emission = self._outlet.leave(
+                started, final, self._unsaved, batch.behind, batch.positions
+            )
+            self._unsaved = False
         return self._told(emission, batch.bytes, [*notes, *emission.notes])
 
     def _told(self, emission: Emission, size: int, notes: Sequence[str]) -> Step:

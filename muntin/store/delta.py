@@ -86,12 +86,16 @@ def write_file(path: Path, batch: int, tables: Iterable[pa.Table]) -> str | None
     return name if rows else None
 
 
-def add_file(path: Path, name: str, writer: str, batch: int) -> None:
-    """Makes a file part of a table, once for every batch of a writer."""
+def add_file(path: Path, name: str, writer: str, batch: int) -> bool:
+    """Makes a file part of a table, once for every batch of a writer; False if it is gone."""
+    if not exists(path):
+        return False
     with _explained(path, "written"):
         table = DeltaTable(str(path))
         last = table.transaction_version(writer)
         if last is None or last < batch:
+            if not (path / name).exists():
+                return False
             found = (path / name).stat()
             stats = json.dumps(_stats(read_metadata(path / name)))
             changed = int(found.st_mtime * 1000)
@@ -99,6 +103,7 @@ def add_file(path: Path, name: str, writer: str, batch: int) -> None:
             table.create_write_transaction(
                 [add], "append", table.schema(), commit_properties=_by(writer, batch)
             )
+    return True
 
 
 def _by(writer: str, batch: int) -> CommitProperties:

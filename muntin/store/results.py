@@ -40,11 +40,17 @@ class Results:
                 files[job] = file
         return files
 
-    def publish(self, stream: str, batch: int, files: Mapping[str, str]) -> None:
-        """Shows the files of a stream's batch; one that is shown already changes nothing."""
+    def publish(self, stream: str, batch: int, files: Mapping[str, str]) -> list[str]:
+        """Shows the files of a stream's batch; one that is shown already changes nothing.
+
+        Returns the jobs whose file, or table, somebody has taken away.
+        """
+        gone = []
         for job, file in files.items():
             with _explained(job):
-                delta.add_file(self._folder / job, file, stream, batch)
+                if not delta.add_file(self._folder / job, file, stream, batch):
+                    gone.append(job)
+        return gone
 
     def jobs(self) -> list[str]:
         if not self._folder.is_dir():

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 import muntin as mt
-from muntin.inline import InlineRun
+from muntin.inline import InlineCollection, InlineRun
 from muntin.logs.tail import BATCH_BYTES
-from muntin.pipeline import Pipeline
+from muntin.pipeline import Answer, Pipeline
 
 STREAM = (
     "CREATE STREAM s (t DOUBLE, k VARCHAR, n BIGINT) FROM '{folder}/{{source}}.log' "
@@ -403,10 +403,43 @@ def test_sessions_keep_deadlines_once_history_is_read(tmp_path: Path) -> None:
     run.write("old", *range(900, 912), 1001, *range(1030, 1060), at=1000)
     run.write("new", 1001, at=1001)
     reached, now, found = run.pipeline.progress.sources, 1010.0, run.at(1000)
+    old = frozenset(["old"])
     while not found:
         assert reached["old"].reached["__position"] < 997e6
+        assert run.pipeline.longest_batch(old) is None
         now += 1
         found = run.at(now)
     assert told(found) == [(900, 12, "complete", 0), (1001, 2, "deadline", 0)]
     assert reached["old"].reached["__position"] < 1050e6  # there is more to read
-    assert run.pipeline.next_deadline() == now + 1.5
+    assert run.pipeline.longest_batch(old) == 3.0
+
+
+def test_sessions_are_looked_for_only_when_one_may_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = Run(tmp_path, "SESSION 5 SECONDS WITHIN 3 SECONDS", idle=100)
+    asked = []
+    real = InlineCollection.answer
+
+    def answer(collection: InlineCollection, *given: Any) -> Answer:
+        asked.append(given)
+        return real(collection, *given)
+
+    monkeypatch.setattr(InlineCollection, "answer", answer)
+    run.write("a", 1001, 1004, at=1004)
+    found = [run.at(1004 + tick / 10) for tick in range(200)]
+    assert [told(left) for left in found if left] == [[(1001, 2, "deadline", 0)]]
+    assert len(asked) == 2  # when there were new records, and when their session was due
+    run.write("a", 1025, at=1025)
+    run.at(1025)
+    assert len(asked) == 3
+
+
+def test_records_in_time_are_not_late_for_sessions(tmp_path: Path) -> None:
+    """Though it takes as long to let them leave as it may."""
+    run = Run(tmp_path, "SESSION 4 SECONDS WITHIN 1 SECOND", idle=100)
+    run.pipeline.lead_seconds = 2.0
+    for now in range(1000, 1030):
+        run.write("a", now, at=now)
+        run.at(now + 0.001)
+    assert "j" not in run.pipeline.progress.late

@@ -35,6 +35,22 @@ def ends(spec: WindowSpec) -> st.SearchStrategy[list[int]]:
     return panes.map(lambda found: sorted({spec.first_end(pane) for pane in found}))
 
 
+def test_a_block_without_rows_and_one_of_long_ago_do_not_matter(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(parts, "ROWS_AT_ONCE", 100)
+    shape = JOBS["other"].shape
+    recipe = Recipe(shape, JOBS["other"].windows)
+    log = [Record(t, "x", t, "a") for t in (-(10**12), *range(0, 3000, 3))]
+    (block,) = compute(table_of(log), "web-1", [recipe], Clocks()).blocks.values()
+    packed = [parts.Packed.of(block), parts.Packed.of(block.slice(0, 0))]
+    sizes = [table.num_rows for table in parts.merge_in_parts(shape, packed, "test")]
+    assert sum(sizes) == 1001
+    assert max(sizes) < 130
+    nothing = parts.merge_in_parts(shape, packed[1:], "test")
+    assert [table.num_rows for table in nothing] == [0]
+
+
 def rows(found: Iterable[dict[str, pa.Table]]) -> Counter[Any]:
     return Counter(
         (name, *row.items())

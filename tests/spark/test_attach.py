@@ -11,9 +11,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
 
 import muntin as mt
+from muntin.spark.journal import Journal
 
 SCHEMA = "at timestamp, server string, product string, clicks bigint, price decimal(10,2)"
 JOBS = """
@@ -113,6 +115,42 @@ def test_deadlines_are_kept_when_no_data_arrives(spark: SparkSession, tmp_path: 
     for row in rows:
         assert row["c2"]["reason"] == "deadline"
         assert row["emitted_at"] - row["window_end"] <= timedelta(seconds=2.5)
+
+
+def test_nothing_is_committed_after_a_failure(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Windows that failed to be committed once leave with the next query."""
+    write(tmp_path / "in", "1.json", [("2026-01-01T12:00:05Z", "a", 2, "1.10")])
+    write(tmp_path / "in", "2.json", [("2026-01-01T12:01:05Z", "a", 3, "1.10")])
+    real = Journal.commit
+    failed: list[bool] = []
+
+    def once(journal: Journal, *given: Any) -> None:
+        if given[0].windows and not failed:
+            failed.append(True)
+            raise mt.StateError("the disk is full")
+        real(journal, *given)
+
+    monkeypatch.setattr(Journal, "commit", once)
+    with pytest.raises(StreamingQueryException, match="the disk is full"):
+        run(spark, tmp_path)
+    assert failed
+    assert [row["clicks"] for row in run(spark, tmp_path)] == [2]
+
+
+def test_a_query_is_over_when_another_takes_its_state(spark: SparkSession, tmp_path: Path) -> None:
+    write(tmp_path / "in", "1.json", [("2026-01-01T12:00:05Z", "a", 2, "1.10")])
+    frame = spark.readStream.schema(SCHEMA).json(f"{tmp_path}/in")
+    first, second = (
+        mt.attach(frame, JOBS, stream="shop", timestamp="at", state=tmp_path / "state")
+        for _ in range(2)
+    )
+    until(lambda: not first.isActive)
+    write(tmp_path / "in", "2.json", [("2026-01-01T12:01:05Z", "a", 3, "1.10")])
+    second.processAllAvailable()
+    second.stop()
+    assert mt.results("clicks", tmp_path / "state")["clicks"].to_pylist() == [2]
 
 
 def test_a_query_whose_windows_cannot_leave_stops(

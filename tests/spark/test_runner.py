@@ -145,6 +145,17 @@ def test_killed_before_publishing_it_publishes_on_restart(
     assert stored(tmp_path) == [(0, "a", 1, 1)]
 
 
+def test_a_table_may_be_moved_away(spark: SparkSession, tmp_path: Path) -> None:
+    write(tmp_path / "logs", "web-1", (1, "a", 1), (11, "a", 2))
+    Follower(spark, tmp_path).step()
+    (tmp_path / "state" / "results" / "sums").rename(tmp_path / "old")
+    write(tmp_path / "logs", "web-1", (21, "a", 4))
+    follower = Follower(spark, tmp_path)
+    assert "results of the last batch are gone" in follower.run._notes[0]
+    follower.step()
+    assert stored(tmp_path) == [(10, "a", 2, 1)]
+
+
 def test_checkpoints_are_rewritten_and_still_complete(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
