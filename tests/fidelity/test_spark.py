@@ -129,6 +129,30 @@ def test_what_finite_runs_have_left_may_be_revised(spark: SparkSession, tmp_path
     assert [(r["revision"], r["c"]) for r in rows] == [(0, 3), (1, 4), (2, 5), (0, 1), (1, 2)]
 
 
+def test_a_finite_run_saves_though_its_last_batch_is_empty(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    from muntin.spark.runner import Settings, StreamRun
+
+    program = mt.sql(PROGRAM.format(folder=tmp_path, window="10 SECONDS REVISE"))
+    (stream,), jobs = program.streams.values(), program.jobs_of("s")
+    small, large = (Settings(tmp_path / "state", False, batch_bytes=size) for size in (90, 1000))
+    write(tmp_path, "a", 1001.0, 1002.0, 1011.0)
+    write(tmp_path, "b", *[1001.0] * 100)
+    run = StreamRun(spark.sparkContext, stream, jobs, small)
+    assert run.step().remaining
+    (tmp_path / "b.log").unlink()
+    while run.step().remaining:
+        pass
+    run.close()
+    write(tmp_path, "a", 1003.0)
+    run = StreamRun(spark.sparkContext, stream, jobs, large)
+    run.step()
+    run.close()
+    counts = Results(tmp_path / "state").read("j", revisions=True)["c"].to_pylist()
+    assert counts[1] == counts[0] + 1
+
+
 def test_a_window_that_was_taken_back_is_not_shown(spark: SparkSession, tmp_path: Path) -> None:
     clock = Clock()
     text = PROGRAM.format(folder=tmp_path, window="10 SECONDS REVISE")
