@@ -130,7 +130,7 @@ def late_text(job: str, records: int, slack_us: int) -> str:
     """What was lost to lateness, and what would have kept it."""
     came = f"job '{job}': {records:,} record{'' if records == 1 else 's'} came too late"
     if slack_us <= 0:
-        waits = "a longer --idle waits for such, unless WITHIN or STRAGGLERS of the job do not"
-        return f"{came}: the source was silent or behind when their windows left; {waits}"
+        left = "their windows had left, in a run before or while the source was silent or behind"
+        return f"{came}: {left}; a longer --idle waits for sources, REVISE lets windows leave again"
     needed = describe(-(-slack_us // 1_000_000) * 1_000_000).upper()
     return f"{came}; SLACK {needed} would have kept them"

@@ -15,6 +15,7 @@ from muntin.errors import InputError
 from muntin.fidelity.timing import Timing
 from muntin.language.durations import describe
 from muntin.model import TIME
+from muntin.progress import Lateness
 from muntin.store.checkpoint import Saved, saved_in
 from muntin.values import percent
 
@@ -42,6 +43,7 @@ def _jobs(saved: Saved) -> Iterator[Row]:
             "within": _seconds(timing.within_us),
             "misses": timing.misses if timing.within_us is not None else None,
             "c2_area": timing.mean_area if timing.windows else None,
+            "late": saved.progress.late.get(job, Lateness()).records,
         }
 
 
@@ -68,13 +70,15 @@ def _seconds(us: int | None) -> float | None:
 def draw(jobs: Sequence[Row], sources: Sequence[Row], console: Console) -> None:
     """The same for people."""
     table = Table(header_style="bold")
-    for name in ("job", "windows", "lag p50", "lag p99", "within", "misses", "mean C²"):
+    for name in ("job", "windows", "lag p50", "lag p99", "within", "misses", "mean C²", "late"):
         table.add_column(name, justify="left" if name == "job" else "right")
     for row in jobs:
         lags = (_lag(row[name]) for name in ("lag_p50", "lag_p99", "within"))
         misses = "" if row["misses"] is None else f"{row['misses']:,}"
         area = "" if row["c2_area"] is None else percent(row["c2_area"])
-        table.add_row(Text(row["job"]), f"{row['windows']:,}", *lags, misses, area)
+        table.add_row(
+            Text(row["job"]), f"{row['windows']:,}", *lags, misses, area, f"{row['late']:,}"
+        )
     console.print(table)
     table = Table(header_style="bold")
     for name in ("stream", "source", "counts from", "read up to", "last heard", "files"):

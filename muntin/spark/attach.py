@@ -41,6 +41,7 @@ from muntin.spark.journal import Journal
 from muntin.spark.outlet import POLL_SECONDS, Clock, Outlet
 
 _log = logging.getLogger("muntin")
+_QUIET_LOOKS = 3
 
 
 @dataclass
@@ -132,6 +133,8 @@ class _Handler:
         self._source = source
         self._clock = clock
         self._post = post
+        self._batches = 0
+        self._quiet_looks = 0  # after the first batch, at a Spark that has nothing to do
 
     def take(self, frame: DataFrame, batch: int) -> None:
         progress, outlet = self._pipeline.progress, self._outlet
@@ -142,16 +145,19 @@ class _Handler:
             _tell(outlet.leave_first(started, outlet.wake_at()).notes)
             reports = self._collection.keep_frame(self._computed(frame))
             _tell(self._pipeline.take(reports, started))
-            outlet.pace.read(0, self._clock() - started)
+            outlet.took(0, self._clock() - started)
             progress.frame_batch = batch
-            _tell(outlet.leave(started, read=True).notes)
+            # The first batch takes long: what was written meanwhile is not late for that.
+            self._batches += 1
+            behind = frozenset(progress.sources if self._batches == 1 else ())
+            _tell(outlet.leave(started, read=True, behind=behind).notes)
 
     def watch(self, query: StreamingQuery) -> None:
         """Lets windows leave in time when Spark has no batch, as long as the query goes on."""
         while _is_active(query):
             try:
                 with self._working():
-                    if _is_active(query):
+                    if _is_active(query) and self._may_leave(query):
                         _tell(self._outlet.leave(self._clock()).notes)
             except Exception:
                 if _is_active(query):
@@ -159,6 +165,12 @@ class _Handler:
                     _log.exception("windows of stream '%s' cannot leave; its query stops", stream)
                     query.stop()
             time.sleep(POLL_SECONDS)
+
+    def _may_leave(self, query: StreamingQuery) -> bool:
+        """Whether all is read that was written during the first batch, as far as one can see."""
+        if self._batches == 1 and not query.status["isTriggerActive"]:
+            self._quiet_looks += 1
+        return self._batches > 1 or self._quiet_looks >= _QUIET_LOOKS
 
     @contextmanager
     def _working(self) -> Iterator[None]:

@@ -27,6 +27,7 @@ from muntin.store.results import DEFAULT_STATE
 from muntin.values import window_text
 from muntin.windows.choice import Sharing
 
+_DAY = 86_400.0  # seconds
 _MB = 1_000_000  # below this, speed says nothing
 
 
@@ -104,7 +105,7 @@ class _View:
             self._progress.update(self._task, completed=done, total=done + step.remaining)
             return
         for windows in step.emission.windows:
-            self._console.print(_left(windows))
+            self._console.print(_left(windows), soft_wrap=True)
 
 
 def _left(windows: JobWindows) -> str:
@@ -113,14 +114,15 @@ def _left(windows: JobWindows) -> str:
     (last,) = newest.counts
     start, end = newest.bounds(last)
     more = f" and {len(windows.counts) - 1} before" if len(windows.counts) > 1 else ""
-    rows = f"{windows.rows.num_rows:,} rows"
+    rows = _count(windows.rows.num_rows, "row")
     c2, revision = windows.scores[last], windows.revisions.get(last, 0)
     more += f", revision {revision}" if revision else ""
     if not windows.job.shape.axis.is_time:
         return f"{windows.job.name}: {start:,} – {end:,}{more}, {rows}, {c2}"
     times = (datetime.fromtimestamp(us / 1e6, UTC) for us in (start, end))
     lag = windows.at - end / 1e6
-    return f"{windows.job.name}: {window_text(*times)}{more}, {rows}, lag {lag:,.1f} s, {c2}"
+    shown = f"lag {lag:,.1f} s" if lag < _DAY else f"of {lag / _DAY:,.0f} days ago"
+    return f"{windows.job.name}: {window_text(*times)}{more}, {rows}, {shown}, {c2}"
 
 
 @contextmanager

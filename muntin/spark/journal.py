@@ -41,7 +41,7 @@ class Journal:
 
     def _resume(self, saved: Saved) -> None:
         for job in self._results.publish(self._stream, saved.batch, saved.results):
-            message = "its results of the last batch are gone with the table that was taken away"
+            message = "its table was taken away, with all results so far; a new one begins"
             self.notes.append(f"job '{job}': {message}")
         self.notes += differences(saved.shapes, self._shapes)
         # The first commit rewrites what earlier runs have left, however short they were.

@@ -25,6 +25,7 @@ class Outlet:
         self._follow = follow
         self._clock = clock
         self._behind: frozenset[str] = frozenset()
+        self._cold = True  # until there was a batch: it takes longer, and tells how far all are
         self._warned: set[str] = set()
 
     def wake_at(self) -> float | None:
@@ -40,8 +41,11 @@ class Outlet:
         return min(found, default=None)
 
     def leave_first(self, started: float, wake_at: float | None) -> Emission:
-        """Lets windows leave whose deadline would pass while the next batch is read."""
-        if wake_at is None or wake_at - started >= self.pace.batch.high:
+        """Lets windows leave whose deadline would pass while the next batch is read.
+
+        Before the first one is read, nobody knows what there is of them.
+        """
+        if self._cold or wake_at is None or wake_at - started >= self.pace.batch.high:
             return Emission()
         return self._leave(started, False, False, None, self.pace.batch.high)
 
@@ -58,7 +62,14 @@ class Outlet:
         `started` is when the files were looked at; sources that are `behind` have more to read.
         """
         self._behind = behind
-        return self._leave(started, final, read, positions, 0.0)
+        emission = self._leave(started, final, read, positions, 0.0)
+        self._cold &= not read
+        return emission
+
+    def took(self, size: int, seconds: float) -> None:
+        """Takes what reading and computing a batch took."""
+        if not self._cold:
+            self.pace.read(size, seconds)
 
     def _leave(
         self,
@@ -74,7 +85,7 @@ class Outlet:
         emission = self._pipeline.leave(emission, self._clock())
         if read or emission.windows:
             self._journal.commit(emission, positions)
-        if emission.windows:
+        if emission.windows and not self._cold:
             over = self._clock()
             self.pace.left(over - decided, over - started)
             emission.notes.extend(self._unreachable(emission) if self._follow else ())

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 _OLD = 0.8  # the weight of what is known, against one new measurement
 _SMALL = 1 << 20  # bytes; below this a batch tells what a batch costs, however little it reads
-_LEAST = 1 << 16
+_LEAST = 1 << 20  # takes hardly longer than one byte
 _SAFE = 0.5  # how much of the time that is left may be planned with
 
 

@@ -131,7 +131,7 @@ class StreamRun:
 
     def step(self, wake_at: float | None = None) -> Step:
         """Reads, emits and commits one batch, a short one where windows have to set off soon."""
-        started, pace = self._clock(), self._outlet.pace
+        started = self._clock()
         first = self._outlet.leave_first(started, wake_at)
         if first.windows:
             return self._told(first, 0, first.notes)
@@ -140,7 +140,7 @@ class StreamRun:
         notes = [*self._notes, *first.notes, *self.pipeline.read(batch, started)]
         self._notes, self._remaining = [], batch.remaining
         if batch.lanes:
-            pace.read(batch.bytes, self._clock() - started)
+            self._outlet.took(batch.bytes, self._clock() - started)
             self._unsaved = True
         final, emission = not self._settings.follow and not batch.remaining, Emission()
         # Where order does not matter, a finite run emits at its end only, and until then has

@@ -239,12 +239,39 @@ def test_deadlines_are_kept_while_a_source_catches_up(spark: SparkSession, tmp_p
     assert sum(lag > 3.0 for lag in lags) <= 1  # a machine may pause
 
 
+@pytest.mark.parametrize("window", ["SESSION 5 SECONDS", "10 SECONDS EVERY 1 SECOND"])
+def test_what_was_written_while_nobody_read_counts(
+    spark: SparkSession, tmp_path: Path, window: str
+) -> None:
+    """Deadlines are not kept by giving up what is there to be read."""
+    clock = Clock()
+    other = "CREATE JOB other AS SELECT count(*) AS c FROM s WINDOW 10 s EVERY 1 s WITHIN 3 s;"
+    text = PROGRAM.format(folder=tmp_path, window=f"{window} WITHIN 3 SECONDS")
+    program = mt.sql(text + other)
+    for now, first, last in ((1003, 1000, 1002), (1009.9, 1002, 1009), (1040, 1009, 1040),
+                             (1060, 1040, 1040)):  # fmt: skip
+        write(tmp_path, "a", *(t / 2 for t in range(2 * first, 2 * last)), at=now)
+        clock.now = now
+        run = started(spark, tmp_path, program, clock)
+        run.step(run.wake_at())
+        run.close()
+    rows = Results(tmp_path / "state").read("j").to_pylist()
+    for row in rows:
+        start, end = row["window_start"].timestamp(), row["window_end"].timestamp()
+        written = 2 * (min(1040, end) - max(1000, start))
+        assert row["c"] == written
+    assert len(rows) > 25 or [row["c"] for row in rows] == [80]
+    assert "j" not in run.pipeline.progress.late
+
+
 def test_a_bound_that_cannot_be_kept_is_told(spark: SparkSession, tmp_path: Path) -> None:
     clock: Any = time.time
     now = time.time()
     window = "1 SECOND WITHIN 1 MILLISECOND"
     run = started(spark, tmp_path, mt.sql(PROGRAM.format(folder=tmp_path, window=window)), clock)
     write(tmp_path, "a", now - 3, now - 1.5)
+    run.step()  # the first batch is slow, and tells nothing
+    write(tmp_path, "a", now + 0.5)
     notes = list(run.step().notes)
     assert any("WITHIN 1 MILLISECOND is shorter than one batch takes here" in n for n in notes)
     assert any("the smallest bound that can be kept is" in n for n in notes)

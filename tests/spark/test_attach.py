@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
 
 import muntin as mt
 from muntin.spark.journal import Journal
@@ -142,10 +143,13 @@ def test_nothing_is_committed_after_a_failure(
 def test_a_query_is_over_when_another_takes_its_state(spark: SparkSession, tmp_path: Path) -> None:
     write(tmp_path / "in", "1.json", [("2026-01-01T12:00:05Z", "a", 2, "1.10")])
     frame = spark.readStream.schema(SCHEMA).json(f"{tmp_path}/in")
-    first, second = (
-        mt.attach(frame, JOBS, stream="shop", timestamp="at", state=tmp_path / "state")
-        for _ in range(2)
-    )
+
+    def attached() -> StreamingQuery:
+        return mt.attach(frame, JOBS, stream="shop", timestamp="at", state=tmp_path / "state")
+
+    first = attached()
+    first.processAllAvailable()
+    second = attached()
     until(lambda: not first.isActive)
     write(tmp_path / "in", "2.json", [("2026-01-01T12:01:05Z", "a", 3, "1.10")])
     second.processAllAvailable()
