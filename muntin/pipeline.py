@@ -213,7 +213,7 @@ class Pipeline:
             yield spec.first_end(after // spec.pane) * spec.pane + within
 
     def _answer(self, due: Due, scores: Scores, at: Moment, save: bool) -> Emission:
-        emitted = {shape.id: self._departures.emitted(shape) for shape in self._shapes.values()}
+        emitted = self._emitted()
         leaving = self._leaving(due)
         answer = self.collection.answer(leaving, emitted if save else None)
         self._next_ends |= {name: answer.ends.get(name, EVER) for name in due.sessions}
@@ -439,9 +439,10 @@ class Pipeline:
         bounded = [s for s in self._shapes.values() if s.begin is not None and s.pane]
         if bounded and any(horizons.values()):
             self._passed = {axis: at for axis, at in horizons.items() if at is not None}
-            self._forget(
-                {shape.id: self._departures.emitted(shape) for shape in self._shapes.values()}
-            )
+            self._forget(self._emitted())
+
+    def _emitted(self) -> dict[str, Emitted]:
+        return {shape.id: self._departures.emitted(shape) for shape in self._shapes.values()}
 
     def _oldest_pane(self, shape: Shape, emitted: Emitted) -> int:
         """The first pane that some window still to come holds, within the shape's bounds."""

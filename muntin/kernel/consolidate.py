@@ -135,23 +135,22 @@ class Consolidation:
         """
         way = way or way_of(self.shape, spec, len(ends))
         base = self._base(spec, ends, way)
-        if again and way is not Way.PANES:
+        again &= way is not Way.PANES
+        ahead &= self._panes.num_rows >= WORTH_LOOKING_AHEAD
+        if again or ahead:
             table = self._cast(base.table())
-            self._remember(spec, table)
-            base = self._read(table, base.doing)
-        elif ahead and self._panes.num_rows >= WORTH_LOOKING_AHEAD:
-            table = self._cast(base.table())
-            self.look_ahead(spec, ends[-1], table.filter(pc.equal(table["w"], ends[-1])))
+            if again:
+                self._remember(spec, table)
+            else:
+                self._look_ahead(spec, ends[-1], table.filter(pc.equal(table["w"], ends[-1])))
             base = self._read(table, base.doing)
         return self._with_others(spec, ends, base)
 
-    def look_ahead(self, spec: WindowSpec, end: int, window: pa.Table) -> None:
+    def _look_ahead(self, spec: WindowSpec, end: int, window: pa.Table) -> None:
         """Remembers what the next window of a kind, after the one that ends here, is made of."""
         if removable(self.shape) and not self._has_nulls():
             start = end - spec.length
-            pane = self._panes.column("pane")
-            leaving = pc.and_(pc.greater_equal(pane, start), pc.less(pane, start + spec.step))
-            tables = {"made": window, "leaving": self._panes.filter(leaving)}
+            tables = {"made": window, "leaving": _inside(self._panes, start, start + spec.step)}
             rest = WindowSpec(spec.range - spec.slide, spec.slide, spec.offset, spec.pane)
             doing = f"what stays of the window up to pane {end}"
             self._remember(rest, self._cast(run(rest_sql(self.shape, end), tables, doing)))
@@ -184,7 +183,7 @@ class Consolidation:
         doing = f"windows up to pane {ends[-1]}"
         if way is Way.SHARE:
             return self._shared(spec, ends, doing)
-        blocks = self._inside(self._panes, spec, ends)
+        blocks = _inside(self._panes, ends[0] - spec.length, ends[-1])
         if way is Way.REMOVE and self.shape.states:
             return self._read(slide(self.shape, blocks, spec, ends), doing)
         if self.dense and way in (Way.REMOVE, Way.STACKS):
@@ -203,11 +202,6 @@ class Consolidation:
         cells = [f"CASE WHEN {n} IS NOT NULL THEN [{n}] END AS {n}" for n in names]
         columns = f"* REPLACE ({', '.join(cells)})" if cells else "*"
         return Relation(self.shape, f"SELECT {columns} FROM made", {"made": table}, doing)
-
-    def _inside(self, blocks: pa.Table, spec: WindowSpec, ends: Sequence[int]) -> pa.Table:
-        pane = blocks.column("pane")
-        inside = pc.and_(pc.greater_equal(pane, ends[0] - spec.length), pc.less(pane, ends[-1]))
-        return blocks.filter(inside)
 
     def _shared(self, spec: WindowSpec, ends: Sequence[int], doing: str) -> Relation:
         if self._pieces is None:
@@ -229,9 +223,12 @@ class Consolidation:
 
     def _used(self, chosen: Mapping[int, Sequence[Piece]]) -> pa.Table:
         """The rows between the first and the last of the panes that were chosen."""
-        panes = [p.start for pieces in chosen.values() for p in pieces if p.window == -1]
-        pane, first, last = self._panes.column("pane"), min(panes, default=0), max(panes, default=0)
-        return self._panes.filter(pc.and_(pc.greater_equal(pane, first), pc.less_equal(pane, last)))
+        panes = [p for pieces in chosen.values() for p in pieces if p.window == -1]
+        first, upto = (
+            min((p.start for p in panes), default=0),
+            max((p.end for p in panes), default=0),
+        )
+        return _inside(self._panes, first, upto)
 
     def _remember(self, spec: WindowSpec, table: pa.Table) -> None:
         if self._pieces is not None:
@@ -248,6 +245,12 @@ class Consolidation:
             return base
         tables = {"base": base.table(), "others": others, "due": _due(ends)}
         return Relation(self.shape, with_others_sql(self.shape, spec), tables, base.doing)
+
+
+def _inside(blocks: pa.Table, first: int, upto: int) -> pa.Table:
+    """The rows of the panes `[first, upto)`."""
+    pane = blocks.column("pane")
+    return blocks.filter(pc.and_(pc.greater_equal(pane, first), pc.less(pane, upto)))
 
 
 def _due(ends: Sequence[int]) -> pa.Table:
@@ -342,13 +345,17 @@ def rest_sql(shape: Shape, end: int) -> str:
     cells = ", ".join(
         f"CAST(sum(sign * {c.name}) AS {c.type}) AS {c.name}" for c in cells_of(shape)
     )
-    counts = ", ".join(count_cell(part).name for part in shape.parts)
     return (
         f"SELECT CAST({end} AS BIGINT) AS w, {keys}, {cells}\n"
         f"FROM (SELECT 1 AS sign, {names} FROM made\n"
         f"UNION ALL SELECT -1, {names} FROM leaving)\n"
-        f"GROUP BY {keys} HAVING sum(sign * coalesce({counts})) > 0"
+        f"GROUP BY {keys} HAVING sum(sign * {_records_sql(shape)}) > 0"
     )
+
+
+def _records_sql(shape: Shape) -> str:
+    """The count cell of whichever part a row is of: zero when nothing is left of the row."""
+    return f"coalesce({', '.join(count_cell(part).name for part in shape.parts)})"
 
 
 def add_and_remove_sql(shape: Shape, spec: WindowSpec) -> str:
@@ -370,13 +377,12 @@ def add_and_remove_sql(shape: Shape, spec: WindowSpec) -> str:
         f"CAST(CASE WHEN n_{cell.name} > 0 THEN {cell.name} END AS {cell.type}) AS {cell.name}"
         for cell in cells_of(shape)
     )
-    counts = ", ".join(count_cell(part).name for part in shape.parts)
     return (
         f"SELECT unnest(range(w, until, {spec.step})) AS w, {keys}, {present}\n"
         f"FROM (SELECT w, {keys}, {running},\n"
         f"  lead(w, 1, (SELECT max(w) FROM due) + {spec.step}) OVER {by} AS until\n"
         f"  FROM (SELECT w, {keys}, {changes} FROM ({_events_sql(spec)}) GROUP BY w, {keys}))\n"
-        f"WHERE coalesce({counts}) > 0"
+        f"WHERE {_records_sql(shape)} > 0"
     )
 
 

@@ -50,11 +50,11 @@ def finish_in_parts(
 ) -> Iterator[dict[str, pa.Table]]:
     """What `finish` gives for all the blocks and windows at once; `name` is that of the blocks."""
     longest = max(spec.length for spec in due_kinds(jobs, due)[shape.id])
-    mine = {n: kinds for n, kinds in due.ends.items() if jobs[n].shape == shape}
+    mine = replace(due, ends={n: kinds for n, kinds in due.ends.items() if jobs[n].shape == shape})
     left: list[pa.Table] = []
     done = -_FAR
     for upto in [*_cuts(packed, -(-longest // 2)), _FAR]:
-        part = _within(replace(due, ends=mine), done, upto)
+        part = _within(mine, done, upto)
         fresh = _unpacked(packed, done, upto, name)
         if longest > 1 and fresh:  # several windows are made of a row
             fresh = [gather(shape, fresh)]

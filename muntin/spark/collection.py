@@ -61,7 +61,7 @@ class GroupAnswer:
 
     group: int = 0
     rows: dict[str, list[bytes]] = field(default_factory=dict)
-    blocks: Blocks = field(default_factory=dict)
+    blocks: dict[str, list[bytes]] = field(default_factory=dict)
     states: Blocks = field(default_factory=dict)
     costs: dict[str, Cost] = field(default_factory=dict)
     ends: dict[str, int] = field(default_factory=dict)
@@ -144,8 +144,6 @@ class SparkCollection:
         steps = [*self._complete(due), *self._steps]
         if not due and not once:
             steps = steps[-1:]
-        if due.more or not due:
-            self._persist()
         answers = self._union(steps).mapPartitions(answer).collect()
         for group in answers:
             self._shelf.put(group.complete)
@@ -159,19 +157,13 @@ class SparkCollection:
             for name, parts in group.rows.items():
                 found = rows.setdefault(name, [])
                 found.extend(decode(part, f"rows of job {name}") for part in parts)
-            for shape, packed in group.blocks.items():
-                blocks.setdefault(shape, []).extend(p.data for p in packed)
+            for shape, unsaved in group.blocks.items():
+                blocks.setdefault(shape, []).extend(unsaved)
             for shape, cost in group.costs.items():
                 costs[shape] = costs.get(shape, Cost()) + cost
         self._keep_states(answers, blocks)
         ordered = {name: order(jobs[name], found) for name, found in rows.items()}
         return Answer(ordered, blocks, costs, ends)
-
-    def _persist(self) -> None:
-        """Steps that will be asked for again are merged once."""
-        for step in self._steps:
-            if not step.is_cached:
-                step.persist(_LEVEL)
 
     def _complete(self, due: Due) -> list[Step]:
         """Complete windows that due ones may be made of, as one more step before the others."""
@@ -188,7 +180,7 @@ class SparkCollection:
         changed = [(group.group, Kept(group.states)) for group in answers if group.states]
         if changed:
             step = self._context.parallelize(changed).partitionBy(self.groups, home)
-            self._steps.append(_merged(step, self.shapes, {}))
+            self._steps.append(_merged(step, self.shapes, {}).persist(_LEVEL))
         for _, kept in changed:
             for shape, packed in kept.blocks.items():
                 blocks.setdefault(shape, []).extend(p.data for p in packed)
@@ -369,11 +361,11 @@ def _encoded(found: Iterable[Complete[pa.Table]]) -> Iterator[Complete[bytes]]:
 
 def _unsaved(
     shapes: Shapes, items: Sequence[tuple[int, Kept]], emitted: Mapping[str, Emitted]
-) -> Iterator[tuple[str, Packed]]:
+) -> Iterator[tuple[str, bytes]]:
     for shape, packed in _by_shape(items).items():
         for block in (decode(p.data, f"a new block of shape {shape}") for p in packed):
             # Only with the other steps is it known which sessions the newest rows belong to.
             whole = shapes[shape].gap is not None
             left = block if whole else _needed(shapes[shape], block, emitted)
             if left.num_rows:
-                yield shape, Packed.of(left)
+                yield shape, encode(left)

@@ -47,7 +47,7 @@ class Outlet:
         """
         if self._cold or wake_at is None or wake_at - started >= self.pace.batch.high:
             return Emission()
-        return self._leave(started, False, False, None, self.pace.batch.high)
+        return self.leave(started, behind=self._behind, ahead=self.pace.batch.high)
 
     def leave(
         self,
@@ -56,29 +56,14 @@ class Outlet:
         read: bool = False,
         behind: frozenset[str] = frozenset(),
         positions: tuple[FilePosition, ...] | None = None,
+        ahead: float = 0.0,
     ) -> Emission:
         """Emits and commits what is due after a batch that has been `read`, or without one.
 
         `started` is when the files were looked at; sources that are `behind` have more to read.
+        What is due so many seconds `ahead` leaves too.
         """
         self._behind = behind
-        emission = self._leave(started, final, read, positions, 0.0)
-        self._cold &= not read
-        return emission
-
-    def took(self, size: int, seconds: float) -> None:
-        """Takes what reading and computing a batch took."""
-        if not self._cold:
-            self.pace.read(size, seconds)
-
-    def _leave(
-        self,
-        started: float,
-        final: bool,
-        read: bool,
-        positions: tuple[FilePosition, ...] | None,
-        ahead: float,
-    ) -> Emission:
         decided = self._clock()
         self._pipeline.lead_seconds = self.pace.leaving.high + ahead
         emission = self._pipeline.emit(decided, final, read, self._behind)
@@ -89,7 +74,13 @@ class Outlet:
             over = self._clock()
             self.pace.left(over - decided, over - started)
             emission.notes.extend(self._unreachable(emission) if self._follow else ())
+        self._cold &= not read
         return emission
+
+    def took(self, size: int, seconds: float) -> None:
+        """Takes what reading and computing a batch took."""
+        if not self._cold:
+            self.pace.read(size, seconds)
 
     def _unreachable(self, emission: Emission) -> Iterator[str]:
         """Tells of deadlines that are shorter than any batch has been."""
