@@ -123,12 +123,20 @@ class Departures:
             if records:
                 self._late(job, records, behind)
             grid = job.shape.axis.column, job.shape.pane
+            gone = max((self._gone(job, spec) for spec in job.windows), default=NEVER)
             for tally in report.tallies:
-                if (tally.axis, tally.size) == grid and tally.records:
+                in_time = tally.not_before is None and tally.pane >= gone
+                if (tally.axis, tally.size) == grid and tally.records and not in_time:
                     missed = list(self._missed(job, tally.pane, tally.not_before))
                     if missed:
                         needed = tally.reached - min(missed) * job.shape.pane + 1
                         self._late(job, tally.records, needed if job.shape.axis.is_time else 0)
+
+    def _gone(self, job: Job, spec: WindowSpec) -> int:
+        """The pane at which the last window of a kind ended that does not leave again."""
+        kept = self._kept(job, spec)
+        left = {} if job.bounds.revise_us is not None else self.left(job, spec)
+        return max(NEVER if kept is None else kept, max(left, default=NEVER) // spec.pane)
 
     def _late(self, job: Job, records: int, slack_us: int) -> None:
         late = self._progress.late.setdefault(job.name, Lateness())
@@ -145,7 +153,7 @@ class Departures:
             first, left = spec.first_end(pane), {} if revised else self.left(job, spec)
             marks = [self._kept(job, spec), None if revised else not_before]
             over = max((mark for mark in marks if mark is not None), default=NEVER)
-            if first <= max(over, max(left, default=NEVER) // spec.pane):
+            if first <= max(over, self._gone(job, spec)):
                 for end in range(first, spec.last_end(pane) + 1, spec.step):
                     known = left.get(end * spec.pane)
                     enough = known is not None and known.reason == Reason.FIDELITY

@@ -18,12 +18,14 @@ from muntin.errors import BlockError
 VERSION = 1
 _MAGIC = b"MNTN"
 _HEADER = struct.Struct("<4sHQI")
-_OPTIONS = pa.ipc.IpcWriteOptions(compression="lz4")
+# One thread, as everywhere: tasks are the unit of parallelism, and there is one a core.
+_WRITE = pa.ipc.IpcWriteOptions(compression="lz4", use_threads=False)
+_READ = pa.ipc.IpcReadOptions(use_threads=False)
 
 
 def encode(table: pa.Table) -> bytes:
     sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, table.schema, options=_OPTIONS) as writer:
+    with pa.ipc.new_stream(sink, table.schema, options=_WRITE) as writer:
         writer.write_table(table)
     payload: bytes = sink.getvalue().to_pybytes()
     return _HEADER.pack(_MAGIC, VERSION, len(payload), zlib.crc32(payload)) + payload
@@ -42,6 +44,6 @@ def decode(data: bytes, name: str) -> pa.Table:
     if len(payload) != length or zlib.crc32(payload) != checksum:
         raise BlockError(f"{name}: the block is damaged ({len(payload)} of {length} bytes)")
     try:
-        return pa.ipc.open_stream(payload).read_all()
+        return pa.ipc.open_stream(payload, options=_READ).read_all()
     except (pa.ArrowException, OSError) as error:  # Arrow has no class of its own for I/O
         raise BlockError(f"{name}: {error}") from error
