@@ -37,7 +37,6 @@ from muntin.windows.spec import WindowSpec
 
 STEPS_AT_MOST = 12
 TELLING = 0  # the key group with which reports travel
-_TASKS_PER_CORE = 2  # one costs 40 ms before its first byte
 _LEVEL = StorageLevel.MEMORY_AND_DISK
 
 Jobs = dict[str, Job]
@@ -105,7 +104,8 @@ class SparkCollection:
                 else:
                     yield from scatter(shapes, blocks, report, groups)
 
-        tasks = shared_out(lanes, _TASKS_PER_CORE * self._context.defaultParallelism)
+        # One a core: a task costs 40 ms besides its reading, and a batch is read in a second.
+        tasks = shared_out(lanes, self._context.defaultParallelism)
         computed = self._context.parallelize(tasks, len(tasks)).mapPartitions(compute)
         return self.keep(computed)
 

@@ -10,9 +10,11 @@ import os
 import re
 import signal
 import sys
+import tempfile
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from threading import Event
+from pathlib import Path
+from threading import Event, Thread
 
 import pyarrow as pa
 from py4j.protocol import Py4JError
@@ -21,7 +23,10 @@ from pyspark.errors import PySparkException
 
 from muntin.errors import MuntinError
 from muntin.kernel import block, engine
+from muntin.progress import Progress
 from muntin.spark.gateway import Jvm, JvmError
+from muntin.store.checkpoint import Checkpoint, Saved
+from muntin.store.results import Results
 
 SETTINGS = {
     "spark.ui.enabled": "false",
@@ -167,7 +172,12 @@ def _configuration(master: str | None) -> SparkConf:
 
 
 def _warm(context: SparkContext) -> None:
-    """Rehearses a batch, so that the first real one finds workers and classes loaded."""
+    """Rehearses a batch, so that the first real one finds workers and classes loaded.
+
+    The driver's part, a commit, is rehearsed while the first workers start.
+    """
+    commit = Thread(target=_rehearse_commit)
+    commit.start()
     _prepared([])
     tasks = context.defaultParallelism
     pairs = context.parallelize([(n, n) for n in range(tasks)], tasks).mapPartitions(_prepared)
@@ -177,6 +187,17 @@ def _warm(context: SparkContext) -> None:
     step.collect()
     context.union([step, step]).mapPartitions(_prepared).collect()
     step.unpersist()
+    commit.join()
+
+
+def _rehearse_commit() -> None:
+    with tempfile.TemporaryDirectory(prefix="muntin-") as folder:
+        results, rows = Results(Path(folder)), {"window_start": [0], "window_end": [1]}
+        results.prepare({"rehearsal": pa.table(rows).schema})
+        files = results.write(0, {"rehearsal": [pa.table(rows)]})
+        saved = Saved(0, Progress(), (), {}, {}, files)
+        Checkpoint(Path(folder), "rehearsal").save(saved, whole=False)
+        results.publish("rehearsal", 0, files)
 
 
 def _prepared(items: Iterable[tuple[int, int]]) -> Iterable[tuple[int, int]]:
