@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from enum import IntEnum, StrEnum
 from functools import cached_property
 from itertools import groupby
+from operator import itemgetter
 from typing import NamedTuple
 
 import numpy as np
@@ -23,6 +24,7 @@ from muntin.values import percent
 
 Cells = NDArray[np.uint8]  # a State for each source and pane
 Mask = NDArray[np.bool_]
+Numbers = NDArray[np.int64]
 NEVER, EVER = -(1 << 62), 1 << 62
 
 
@@ -125,6 +127,13 @@ class Board:
     def cells(self, start: int, end: int) -> Cells:
         """The state of every source in every pane of `[start, end)`."""
         panes = np.arange(start, end)
+        cells = self._states(panes)
+        if self.sample is not None:
+            cells[is_counted(cells) & ~kept_of(self.sample, self.sources, panes)] = State.SKIPPED
+        return cells
+
+    def _states(self, panes: Numbers) -> Cells:
+        """What is known of every source in these panes, sampled or not."""
         first, until, whole, rest = self._limits
         cells: Cells = np.where(panes < whole, State.MERGED, rest).astype(np.uint8)
         for row, source in zip(cells, self.sources, strict=True):
@@ -132,16 +141,23 @@ class Board:
                 row[(panes >= lower) & (panes < upper)] = state
         cells[panes < first] = State.LATER
         cells[panes >= until] = State.REMOVED
-        if self.sample is not None:
-            cells[is_counted(cells) & ~kept_of(self.sample, self.sources, panes)] = State.SKIPPED
         return cells
 
     @cached_property
-    def _limits(self) -> NDArray[np.int64]:
+    def _limits(self) -> Numbers:
         """First, until, whole and rest, each as a column with a row for every source."""
         tracks = [self.tracks[source] for source in self.sources]
         limits = [(t.first, t.until, t.whole, t.rest) for t in tracks]
         return np.array(limits, np.int64).reshape(-1, 4, 1).swapaxes(0, 1)
+
+    @cached_property
+    def _strips(self) -> tuple[Numbers, Cells]:
+        """The panes at which anything changes, and the states from each of them to the next."""
+        tracks = self.tracks.values()
+        changes = [at for t in tracks for at in (t.first, t.until, t.whole)]
+        changes += [at for t in tracks for lower, upper, _ in t.never for at in (lower, upper)]
+        panes = np.unique(np.array([NEVER, *changes], np.int64))
+        return panes, self._states(panes)
 
     @cached_property
     def _all_whole(self) -> tuple[int, int]:
@@ -157,36 +173,47 @@ class Board:
         if first <= start and end <= last and self.tracks:
             count = len(self.tracks)
             return C2(reason, 1.0, 1.0, 1.0, count, ((count, end - start),), (), self, start, end)
-        return self.scored(self.cells(start, end), start, reason)
+        if self.sample is not None:
+            return self.scored(self.cells(start, end), start, reason)
+        # Thousands of panes are a few strips, and windows that overlap are as many.
+        limits, cells = self._strips
+        strips = slice(limits.searchsorted(start, "right") - 1, limits.searchsorted(end))
+        sizes = np.diff(np.append(limits[strips], end).clip(min=start))
+        return self._counted(cells[:, strips], sizes, start, reason, None)
 
     def scored(self, cells: Cells, start: int, reason: Reason, only: Only | None = None) -> C2:
         if only is not None:
             cells = only.narrowed(cells, start, self.sources)
+        return self._counted(cells, np.ones(cells.shape[1], np.int64), start, reason, only)
+
+    def _counted(
+        self, cells: Cells, sizes: Numbers, start: int, reason: Reason, only: Only | None
+    ) -> C2:
+        """The score of cells that stand for so many panes each."""
         counted = is_counted(cells)
         merged = cells == State.MERGED
-        total = int(counted.sum())
+        total, there = int((counted @ sizes).sum()), int((merged @ sizes).sum())
         expected = int(counted.any(axis=1).sum())
-        per_pane = merged.sum(axis=0)
-        panes = int(counted.any(axis=0).sum())
-        whole = int(merged.sum()) == total
+        panes, present = int(counted.any(axis=0) @ sizes), int(merged.any(axis=0) @ sizes)
+        strips = zip(merged.sum(axis=0).tolist(), sizes.tolist(), strict=True)
         return C2(
             reason,
-            float(merged.sum() / total) if total else 1.0,
-            float((per_pane > 0).sum() / panes) if panes else 1.0,
+            there / total if total else 1.0,
+            present / panes if panes else 1.0,
             float(merged.any(axis=1).sum() / expected) if expected else 1.0,
             expected,
-            tuple((int(n), len(list(same))) for n, same in groupby(per_pane.tolist())),
-            () if whole else tuple(self._missing(cells)),
+            tuple((n, sum(size for _, size in same)) for n, same in groupby(strips, itemgetter(0))),
+            () if there == total else tuple(self._missing(cells, sizes)),
             self,
             start,
-            start + cells.shape[1],
+            start + int(sizes.sum()),
             only,
         )
 
-    def _missing(self, cells: Cells) -> Iterator[Missing]:
+    def _missing(self, cells: Cells, sizes: Numbers) -> Iterator[Missing]:
         """What is missing of each source and why, but for what the sample left out."""
         for state in (State.SHED, State.CANCELLED, State.DEAD, State.LEAPT, State.AWAITED):
-            panes = (cells == state).sum(axis=1)
+            panes = (cells == state) @ sizes
             for row in np.flatnonzero(panes):
                 yield Missing(self.sources[row], _WORDS[state], int(panes[row]))
 
