@@ -19,12 +19,15 @@ from statistics import median
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark import SparkContext
 from rich.console import Console
 from rich.table import Table
 
 import muntin
 from benchmarks.shop import COLUMNS, FILE, Shop, write_shop
+from muntin.kernel import engine
+from muntin.kernel.block import encode
 from muntin.kernel.compute import Clocks, compute
 from muntin.kernel.consolidate import Consolidation
 from muntin.kernel.finish import Due, completed, finish
@@ -47,6 +50,7 @@ TOP = (
 )
 STORES = "SELECT store, sum(clicks) AS clicks, count(*) AS events FROM shop GROUP BY store"
 PANES, OVERLAP = "1 SECOND", "1 HOUR EVERY 1 SECOND"
+ONE_BY_ONE = range(3600, 3640)  # ends of windows, in panes
 FLAT, OVERLAP_AT_MOST = 0.85, 1.5
 
 _out = Console(highlight=False)
@@ -144,9 +148,12 @@ def merges() -> None:
 
 
 def one_by_one() -> None:
-    """Windows of an hour that are due every second, as when logs are followed."""
-    table = Table("an hour every second, one by one", "merged from panes", "looking ahead")
-    for name, cells in {"sums": "count(*) AS c, sum(n) AS n", "others": "sum(x) AS x"}.items():
+    """Windows of an hour that are due every second, as when logs are followed.
+
+    What is kept from window to window is sent to the tasks with each, so its size counts too.
+    """
+    table = Table("an hour every second, one by one", "time of a window", "kept")
+    for name, cells in {"sums": "count(*) AS c, sum(n) AS n", "maxima": "max(x) AS x"}.items():
         job = muntin.sql(
             "CREATE STREAM s (t BIGINT, k BIGINT, n BIGINT, x DOUBLE) FROM 'x' FORMAT json "
             f"TIMESTAMP t; CREATE JOB j AS SELECT k, {cells} FROM s GROUP BY k "
@@ -155,25 +162,61 @@ def one_by_one() -> None:
         chance = np.random.default_rng(1)
         keys = chance.zipf(1.3, 400 * 3650) % 2000
         times = pa.array(np.sort(chance.integers(0, 3650, len(keys))))
-        records = pa.table({"k": keys, "n": keys, "x": keys / 3, POSITION: times})
+        some = chance.random(len(keys))
+        records = pa.table({"k": keys, "n": keys, "x": some, POSITION: times})
         (block,) = compute(records, "s", recipes_of([job]), Clocks()).blocks.values()
-        took = [_one_by_one(job, block, ahead) for ahead in (False, True)]
-        table.add_row(name, *(f"{1000 * seconds:.0f} ms" for seconds in took))
+        ways = {
+            "merged from panes": _one_by_one(job, block, ahead=False),
+            "looking ahead": _one_by_one(job, block, ahead=True),
+        }
+        if name == "maxima":
+            ways["two stacks, kept"] = _two_stacks(block)
+        for way, (seconds, kept) in ways.items():
+            table.add_row(f"{name}, {way}", f"{1000 * seconds:.0f} ms", f"{kept / 1e6:.1f} MB")
     _out.print(table)
 
 
-def _one_by_one(job: Job, block: pa.Table, ahead: bool) -> float:
+def _one_by_one(job: Job, block: pa.Table, ahead: bool) -> tuple[float, int]:
     """The median time of a window, made of what the one before has left if it looks `ahead`."""
     shelf: Shelf[pa.Table] = Shelf()
     took = []
-    for end in range(3600, 3640):
+    for end in ONE_BY_ONE:
         made = [(kept.spec, kept.rows) for kept in shelf.complete]
         known, due = len(made), Due({job.name: [[end]]}, more=ahead)
         started = time.perf_counter()
         finish(job.shape, {job.name: job}, block, due, made)
         took.append(time.perf_counter() - started)
         shelf.put(completed(job.shape.id, made[known:]))
-    return median(took)
+    return median(took), sum(len(encode(kept.rows)) for kept in shelf.complete)
+
+
+def _two_stacks(block: pa.Table) -> tuple[float, int]:
+    """The same with two stacks that stay, to compare with; windows are merged, not finished.
+
+    The front one has, for a key and pane, the maximum from there to where it ends; its first row
+    of a key from a pane on is all that a window needs of it.
+    """
+    first, *ends = ONE_BY_ONE
+    panes = block.select(["pane", "k0", "c1"])
+    stack = (
+        f"SELECT pane, k0, max(c1) OVER (PARTITION BY k0 ORDER BY pane DESC) AS c1 "
+        f"FROM panes WHERE pane < {first}"
+    )
+    front = engine.run(stack, {"panes": panes}, "a stack")
+    back = panes.slice(0, 0)
+    merge = "SELECT k0, max(c1) AS c1 FROM (FROM a UNION ALL BY NAME FROM b) GROUP BY k0"
+    top = "SELECT k0, arg_min(c1, pane) AS c1 FROM front GROUP BY k0"
+    took = []
+    for end in ends:
+        new = panes.filter(pc.equal(panes["pane"], end - 1))
+        started = time.perf_counter()
+        back = engine.run(merge, {"a": back, "b": new}, "the back")
+        inside = front.filter(pc.greater_equal(front["pane"], end - first))
+        engine.run(
+            merge, {"a": engine.run(top, {"front": inside}, "the front"), "b": back}, "a window"
+        )
+        took.append(time.perf_counter() - started)
+    return median(took), len(encode(front)) + len(encode(back))
 
 
 def main() -> None:

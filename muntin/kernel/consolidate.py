@@ -19,7 +19,7 @@ alone; those are few or merged already, and join their windows at the end.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from math import isqrt
@@ -41,11 +41,13 @@ from muntin.kernel.statements import (
     spec_id,
 )
 from muntin.model import Merge, Shape
-from muntin.windows.sharing import Piece, Pieces, covers
+from muntin.windows.sharing import Cover, Numbers, Piece, Pieces
 from muntin.windows.spec import WindowSpec
 
 Tables = Mapping[str, pa.Table]
 WORTH_LOOKING_AHEAD = 100_000  # rows of panes; below, merging them all is as fast
+_PANES = -1  # in place of the number of a kind of windows
+_PARTS = pa.schema([("kind", pa.int32()), ("upto", pa.int64()), ("w", pa.int64())])
 
 
 class Way(StrEnum):
@@ -157,7 +159,9 @@ class Consolidation:
             return
         size = isqrt(spec.length // spec.step) * spec.step
         block = WindowSpec(size * spec.pane, size * spec.pane, 0, spec.pane)
-        known = {e for made, table in self.made if made == block for e in _counts(table["w"])}
+        known = {
+            e for made, table in self.made if made == block for e in _counts(table["w"])[0].tolist()
+        }
         inside = range(-(-(end - spec.length) // size) * size + size, end + 1, size)
         missing = [e for e in inside if e not in known]
         if size > 1 and missing:
@@ -205,30 +209,23 @@ class Consolidation:
 
     def _shared(self, spec: WindowSpec, ends: Sequence[int], doing: str) -> Relation:
         if self._pieces is None:
-            self._pieces = Pieces.of_panes(_counts(self._panes.column("pane")))
+            self._pieces = Pieces(*_counts(self._panes.column("pane")))
             for number, (made, table) in enumerate(self.made):
                 self._pieces.add(_pieces_of(number, made, table))
-        chosen = covers(self._pieces, spec, ends)
+        chosen = {end: self._pieces.cover(end - spec.length, end) for end in ends}
         self.merges.windows += len(chosen)
         self.merges.pieces += sum(map(len, chosen.values()))
-        used = {piece.window for pieces in chosen.values() for piece in pieces}
-        sources = [_as_pieces(-1, self._used(chosen), "pane", 1)] if -1 in used or not used else []
-        sources += [
-            _as_pieces(number, table, "w", 0)
-            for number, (_, table) in enumerate(self.made)
-            if number in used
-        ]
+        used = {piece.number for cover in chosen.values() for piece in cover.windows}
+        sources = [_as_pieces(_PANES, self._used(chosen), "pane", 1)]
+        sources += [_as_pieces(number, self.made[number][1], "w", 0) for number in used]
         tables = {"pieces": pa.concat_tables(sources), "parts": _mapping(chosen)}
         return Relation(self.shape, share_sql(self.shape, spec), tables, doing)
 
-    def _used(self, chosen: Mapping[int, Sequence[Piece]]) -> pa.Table:
-        """The rows between the first and the last of the panes that were chosen."""
-        panes = [p for pieces in chosen.values() for p in pieces if p.window == -1]
-        first, upto = (
-            min((p.start for p in panes), default=0),
-            max((p.end for p in panes), default=0),
-        )
-        return _inside(self._panes, first, upto)
+    def _used(self, chosen: Mapping[int, Cover]) -> pa.Table:
+        """The rows of the panes that were chosen."""
+        panes = _joined(cover.panes for cover in chosen.values())
+        used = np.isin(self._panes.column("pane").to_numpy(), panes)
+        return self._panes if used.all() else self._panes.filter(pa.array(used))
 
     def _remember(self, spec: WindowSpec, table: pa.Table) -> None:
         if self._pieces is not None:
@@ -257,23 +254,20 @@ def _due(ends: Sequence[int]) -> pa.Table:
     return pa.table({"w": pa.array(ends, pa.int64())})
 
 
-def _counts(numbers: pa.ChunkedArray) -> dict[int, int]:
+def _counts(numbers: pa.ChunkedArray) -> tuple[Numbers, Numbers]:
+    """The numbers that there are, in order, and how often each is there."""
     found = numbers.to_numpy()
-    if not len(found):
-        return {}
-    low = int(found.min())
-    if int(found.max()) - low > 4 * len(found):
-        values, counts = np.unique(found, return_counts=True)
-    else:  # ten times faster where numbers are close to each other
-        every = np.bincount(found - low)
-        (at,) = np.nonzero(every)
-        values, counts = at + low, every[at]
-    return dict(zip(values.tolist(), counts.tolist(), strict=True))
+    low = int(found.min(initial=0))
+    if int(found.max(initial=0)) - low > 4 * len(found):
+        return np.unique(found, return_counts=True)
+    every = np.bincount(found - low)  # ten times faster where numbers are close to each other
+    (at,) = np.nonzero(every)
+    return at + low, every[at]
 
 
 def _pieces_of(number: int, spec: WindowSpec, table: pa.Table) -> dict[Piece, int]:
-    counts = _counts(table.column("w"))
-    return {Piece(end - spec.length, end, number): rows for end, rows in counts.items()}
+    ends, rows = (found.tolist() for found in _counts(table.column("w")))
+    return {Piece(e - spec.length, e, number): n for e, n in zip(ends, rows, strict=True)}
 
 
 def _as_pieces(number: int, table: pa.Table, at: str, to_end: int) -> pa.Table:
@@ -286,16 +280,19 @@ def _as_pieces(number: int, table: pa.Table, at: str, to_end: int) -> pa.Table:
     return plain.add_column(0, "upto", ends).add_column(0, "kind", kind)
 
 
-def _mapping(chosen: Mapping[int, Sequence[Piece]]) -> pa.Table:
-    rows = [(piece.window, piece.end, end) for end, found in chosen.items() for piece in found]
-    kinds, ats, ends = (list(column) for column in zip(*rows, strict=True)) if rows else ([],) * 3
-    return pa.table(
-        {
-            "kind": pa.array(kinds, pa.int32()),
-            "upto": pa.array(ats, pa.int64()),
-            "w": pa.array(ends, pa.int64()),
-        }
-    )
+def _mapping(chosen: Mapping[int, Cover]) -> pa.Table:
+    """Which piece is part of which window."""
+    upto = _joined(cover.panes for cover in chosen.values()) + 1
+    ends = np.repeat(np.array(list(chosen)), [len(cover.panes) for cover in chosen.values()])
+    of_panes = np.stack([np.full(len(upto), _PANES), upto, ends])
+    windows = [(p.number, p.end, end) for end, cover in chosen.items() for p in cover.windows]
+    of_windows = np.array(windows, np.int64).reshape(-1, 3).T
+    parts = np.concatenate([of_panes, of_windows], axis=1)
+    return pa.table(list(parts), _PARTS)
+
+
+def _joined(found: Iterable[Numbers]) -> Numbers:
+    return np.concatenate([np.zeros(0, np.int64), *found])
 
 
 def consolidate_sql(shape: Shape, spec: WindowSpec, way: Way) -> str:

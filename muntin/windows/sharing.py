@@ -9,12 +9,18 @@ of rows that merging it touches, known only while running.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import NamedTuple
 
+import numpy as np
+from numpy.typing import NDArray
+
 from muntin.model import Job, Shape
-from muntin.windows.spec import MOST_PANES, WindowSpec, on_one_grid
+from muntin.windows.spec import MOST_PANES, on_one_grid
+
+Numbers = NDArray[np.int64]
 
 
 def share_panes(jobs: Mapping[str, Job]) -> dict[str, Job]:
@@ -41,77 +47,78 @@ def share_panes(jobs: Mapping[str, Job]) -> dict[str, Job]:
 
 
 class Piece(NamedTuple):
-    """The panes [start, end): one pane, or a complete window of the given number."""
+    """A complete window over the panes [start, end), of the `number`-th kind that was made."""
 
     start: int
     end: int
-    window: int = -1  # which of the windows computed before; -1 is a pane
+    number: int
 
 
-@dataclass
+@dataclass(frozen=True)
+class Cover:
+    """What a window is made of: panes, by their numbers, and complete windows."""
+
+    panes: Numbers
+    windows: list[Piece]
+
+    def __len__(self) -> int:
+        return len(self.panes) + len(self.windows)
+
+
 class Pieces:
     """What windows can be made of, with the rows of each; grows as windows are computed."""
 
-    rows: dict[Piece, int] = field(default_factory=dict)
-    _ending: dict[int, list[Piece]] = field(default_factory=dict)
-    _ends: list[int] = field(default_factory=list)
-
-    @classmethod
-    def of_panes(cls, rows: Mapping[int, int]) -> Pieces:
-        pieces = cls()
-        pieces.add({Piece(pane, pane + 1): count for pane, count in rows.items()})
-        return pieces
+    def __init__(self, panes: Numbers, rows: Numbers) -> None:
+        """Takes the panes that have rows, in order, and how many rows each has."""
+        self._panes = panes
+        self._before = np.concatenate([[0], np.cumsum(rows)])  # rows of all panes before each
+        self._rows: dict[Piece, int] = {}
+        self._ending: dict[int, list[Piece]] = {}
+        self._ends: list[int] = []
 
     def add(self, rows: Mapping[Piece, int]) -> None:
         for piece in rows:
             self._ending.setdefault(piece.end, []).append(piece)
-        self.rows.update(rows)
+        self._rows.update(rows)
         self._ends = sorted(self._ending)
 
-    def cover(self, start: int, end: int) -> list[Piece]:
-        """The pieces with the fewest rows that cover every pane of [start, end) with rows.
+    def cover(self, start: int, end: int) -> Cover:
+        """Panes and windows with the fewest rows that have every pane of [start, end) once.
 
-        Only ends of pieces are looked at: panes without rows cost nothing to pass.
+        The path stops where windows start and end. From one stop to the next there are only
+        panes, which are taken together, however many they are.
         """
-        stops = [
-            start,
-            *self._ends[bisect_right(self._ends, start) : bisect_right(self._ends, end)],
-        ]
-        best: list[tuple[int, Piece | None]] = [(0, None)]
-        for at in stops[1:]:
-            options: list[tuple[int, Piece | None]] = []
-            if Piece(at - 1, at) not in self.rows:
-                options.append((best[-1][0], None))
-            for piece in self._ending[at]:
+        ends = self._ends[bisect_right(self._ends, start) : bisect_right(self._ends, end)]
+        inside = [piece for at in ends for piece in self._ending[at] if piece.start >= start]
+        stops = sorted({start, end, *(at for piece in inside for at in piece[:2])})
+        places = dict(zip(stops, self._panes.searchsorted(stops).tolist(), strict=True))
+        least, last = {start: 0}, dict[int, Piece]()
+        for before, at in pairwise(stops):
+            rows = self._before[places[at]] - self._before[places[before]]
+            least[at] = least[before] + int(rows)
+            for piece in self._ending.get(at, ()):
                 if piece.start >= start:
-                    cost = best[_stop(stops, piece.start)][0] + self.rows[piece]
-                    options.append((cost, piece))
-            best.append(min(options, key=_least))
-        return _walk_back(best, stops)
+                    cost = least[piece.start] + self._rows[piece]
+                    known = last.get(at)
+                    # Among equals the longest wins: it leaves the fewest merges.
+                    longer = known is None or piece.start < known.start
+                    if cost < least[at] or (cost == least[at] and longer):
+                        least[at], last[at] = cost, piece
+        return self._walk_back(stops, places, last)
 
-
-def _stop(stops: Sequence[int], at: int) -> int:
-    """The last stop at or before a boundary; between the two there are no rows."""
-    return bisect_right(stops, at) - 1
-
-
-def _least(option: tuple[int, Piece | None]) -> tuple[int, int]:
-    """Fewest rows; among equals the longest piece, which leaves the fewest merges."""
-    cost, piece = option
-    return cost, -(piece.end - piece.start if piece else 0)
-
-
-def _walk_back(best: Sequence[tuple[int, Piece | None]], stops: Sequence[int]) -> list[Piece]:
-    found = []
-    at = len(stops) - 1
-    while at > 0:
-        piece = best[at][1]
-        if piece is not None:
-            found.append(piece)
-        at = at - 1 if piece is None else _stop(stops, piece.start)
-    return found[::-1]
-
-
-def covers(pieces: Pieces, spec: WindowSpec, ends: Iterable[int]) -> dict[int, list[Piece]]:
-    """The cheapest pieces of every window, by its end."""
-    return {end: pieces.cover(end - spec.length, end) for end in ends}
+    def _walk_back(
+        self, stops: Sequence[int], places: Mapping[int, int], last: Mapping[int, Piece]
+    ) -> Cover:
+        """The way to the last stop: through a window that ends there, or the panes before it."""
+        panes: list[Numbers] = [self._panes[:0]]
+        windows = []
+        before = dict(zip(stops[1:], stops, strict=False))
+        at = stops[-1]
+        while at != stops[0]:
+            if at in last:
+                windows.append(last[at])
+                at = last[at].start
+            else:
+                panes.append(self._panes[places[before[at]] : places[at]])
+                at = before[at]
+        return Cover(np.concatenate(panes[::-1]), windows[::-1])

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
+from typing import NamedTuple
 
+import numpy as np
 import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
@@ -15,52 +17,72 @@ from muntin.program import sql
 from muntin.windows.sharing import Piece, Pieces, share_panes
 
 MINUTE = 60_000_000
+Chosen = tuple[tuple[int, ...], tuple[Piece, ...]]  # panes and windows
 
 
-@st.composite
-def pieces_of(draw: st.DrawFn) -> Pieces:
-    """Panes of 0 to 9, some without rows, and windows over them."""
-    sizes = st.integers(1, 6)
-    pieces = Pieces.of_panes(draw(st.dictionaries(st.integers(0, 9), sizes)))
-    spans = st.tuples(st.integers(-2, 9), st.integers(1, 6), st.integers(0, 3))
-    for start, length, number in draw(st.lists(spans, max_size=8, unique=True)):
-        pieces.add({Piece(start, start + length, number): draw(sizes)})
-    return pieces
+class Case(NamedTuple):
+    panes: dict[int, int]  # rows of each
+    windows: dict[Piece, int]
+
+    def pieces(self) -> Pieces:
+        panes = sorted(self.panes)
+        pieces = Pieces(np.array(panes, np.int64), np.array([self.panes[p] for p in panes]))
+        for window, rows in self.windows.items():
+            pieces.add({window: rows})
+        return pieces
+
+    def cost(self, cover: Chosen) -> int:
+        panes, windows = cover
+        return sum(self.panes[pane] for pane in panes) + sum(self.windows[w] for w in windows)
+
+    def covers(self, start: int, end: int) -> Iterator[Chosen]:
+        """Every way to cover the panes of [start, end) that have rows, each of them once."""
+        if start == end:
+            yield (), ()
+            return
+        pane = (start,) if start in self.panes else ()
+        yield from (((*pane, *panes), windows) for panes, windows in self.covers(start + 1, end))
+        for window in self.windows:
+            if window.start == start and window.end <= end:
+                for panes, windows in self.covers(window.end, end):
+                    yield panes, (window, *windows)
 
 
-def covers(pieces: Pieces, start: int, end: int) -> Iterator[list[Piece]]:
-    """Every way to cover the panes of [start, end) that have rows, each of them once."""
-    if start == end:
-        yield []
-        return
-    if Piece(start, start + 1) not in pieces.rows:
-        yield from covers(pieces, start + 1, end)
-    for piece in pieces.rows:
-        if piece.start == start and piece.end <= end:
-            yield from ([piece, *rest] for rest in covers(pieces, piece.end, end))
+sizes = st.integers(1, 6)
+spans = st.builds(
+    lambda start, length, number: Piece(start, start + length, number),
+    st.integers(-2, 9),
+    st.integers(1, 6),
+    st.integers(0, 3),
+)
+cases = st.builds(
+    Case,
+    st.dictionaries(st.integers(0, 9), sizes),
+    st.dictionaries(spans, sizes, max_size=8),
+)
 
 
-def cost(pieces: Pieces, chosen: Sequence[Piece]) -> int:
-    return sum(pieces.rows[piece] for piece in chosen)
+def cover(case: Case, start: int, end: int) -> Chosen:
+    found = case.pieces().cover(start, end)
+    assert len(found) == len(found.panes) + len(found.windows)
+    return tuple(found.panes.tolist()), tuple(found.windows)
 
 
-@given(pieces=pieces_of(), start=st.integers(-3, 9), length=st.integers(0, 8))
-def test_no_cover_has_fewer_rows(pieces: Pieces, start: int, length: int) -> None:
-    every = list(covers(pieces, start, start + length))
-    chosen = pieces.cover(start, start + length)
+@given(case=cases, start=st.integers(-3, 9), length=st.integers(0, 8))
+def test_no_cover_has_fewer_rows(case: Case, start: int, length: int) -> None:
+    every = list(case.covers(start, start + length))
+    chosen = cover(case, start, start + length)
     assert chosen in every
-    assert cost(pieces, chosen) == min(cost(pieces, each) for each in every)
+    assert case.cost(chosen) == min(map(case.cost, every))
 
 
 def test_among_equals_the_longest_piece_wins() -> None:
-    pieces = Pieces.of_panes(dict.fromkeys(range(6), 1))
-    pieces.add({Piece(0, 2, 0): 2, Piece(2, 6, 1): 4})
-    assert pieces.cover(0, 6) == [Piece(0, 2, 0), Piece(2, 6, 1)]
+    case = Case(dict.fromkeys(range(6), 1), {Piece(0, 2, 0): 2, Piece(2, 6, 1): 4})
+    assert cover(case, 0, 6) == ((), (Piece(0, 2, 0), Piece(2, 6, 1)))
 
 
 def test_panes_without_rows_cost_nothing_to_pass() -> None:
-    pieces = Pieces.of_panes({5: 1, 10**12: 1})
-    assert pieces.cover(0, 10**13) == [Piece(5, 6), Piece(10**12, 10**12 + 1)]
+    assert cover(Case({5: 1, 10**12: 1}, {}), 0, 10**13) == ((5, 10**12), ())
 
 
 def jobs_of(*windows: str, where: str = "") -> dict[str, Job]:
