@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from functools import cached_property
 from hashlib import sha256
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 if TYPE_CHECKING:
     from muntin.windows.spec import WindowSpec
@@ -347,8 +347,7 @@ class Program:
         return Program({chosen.stream: self.streams[chosen.stream]}, {job: chosen})
 
 
-@dataclass(frozen=True)
-class Tally:
+class Tally(NamedTuple):  # there are very many of them
     """How many records of one source fell into one pane, and with which mark."""
 
     source: str

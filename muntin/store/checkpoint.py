@@ -155,7 +155,7 @@ def _progress_json(saved: Saved) -> bytes:
                 for job, t in p.timings.items()
             },
             "emitted": [[job, kind, end] for (job, kind), end in p.emitted.items()],
-            "ledger": [asdict(tally) for tally in p.ledger],
+            "ledger": [tally._asdict() for tally in p.ledger],
             "choices": {shape: asdict(choice) for shape, choice in p.choices.items()},
             "late": {name: asdict(late) for name, late in p.late.items()},
             "failures": p.failures.positions,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import accumulate
 
 import numpy as np
@@ -70,7 +70,10 @@ class Ledger:
         changed = set()
         for tally in tallies:
             grid = tally.axis, tally.size
-            self._panes.setdefault(grid, {}).setdefault(tally.pane, _Pane()).add(tally)
+            panes = self._panes.setdefault(grid, {})
+            if tally.pane not in panes:
+                panes[tally.pane] = _Pane()
+            panes[tally.pane].add(tally)
             changed.add(grid)
         for grid in changed:
             self._changed(grid)
@@ -140,8 +143,7 @@ def _sums(panes: dict[int, _Pane]) -> _Sums:
 
 
 def _sum(a: Tally, b: Tally) -> Tally:
-    return replace(
-        a,
+    return a._replace(
         records=a.records + b.records,
         bad=a.bad + b.bad,
         reached=max(a.reached, b.reached),
