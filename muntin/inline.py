@@ -136,7 +136,7 @@ class InlineRun:
         sharing: Sharing = "auto",
         note: Callable[[str], None] = ignore,
     ) -> None:
-        self.tail = Tail(stream, follow, (), batch_bytes, piece_bytes, tasks=batch_bytes)
+        self.tail = Tail(stream, follow, (), batch_bytes, piece_bytes, lanes=batch_bytes)
         collection = InlineCollection(stream, jobs, piece_bytes)
         self.pipeline = Pipeline(stream, jobs, collection, follow, idle_seconds, sharing=sharing)
         self.is_over = False

@@ -175,7 +175,7 @@ class Board:
             return C2(reason, 1.0, 1.0, 1.0, count, ((count, end - start),), (), self, start, end)
         if self.sample is not None:
             return self.scored(self.cells(start, end), start, reason)
-        # Thousands of panes are a few strips, and windows that overlap are as many.
+        # Thousands of panes are a few strips, and these serve all windows.
         limits, cells = self._strips
         strips = slice(limits.searchsorted(start, "right") - 1, limits.searchsorted(end))
         sizes = np.diff(np.append(limits[strips], end).clip(min=start))

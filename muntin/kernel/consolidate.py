@@ -215,7 +215,7 @@ class Consolidation:
         chosen = {end: self._pieces.cover(end - spec.length, end) for end in ends}
         self.merges.windows += len(chosen)
         self.merges.pieces += sum(map(len, chosen.values()))
-        used = {piece.number for cover in chosen.values() for piece in cover.windows}
+        used = sorted({piece.number for cover in chosen.values() for piece in cover.windows})
         sources = [_as_pieces(_PANES, self._used(chosen), "pane", 1)]
         sources += [_as_pieces(number, self.made[number][1], "w", 0) for number in used]
         tables = {"pieces": pa.concat_tables(sources), "parts": _mapping(chosen)}
@@ -257,8 +257,10 @@ def _due(ends: Sequence[int]) -> pa.Table:
 def _counts(numbers: pa.ChunkedArray) -> tuple[Numbers, Numbers]:
     """The numbers that there are, in order, and how often each is there."""
     found = numbers.to_numpy()
-    low = int(found.min(initial=0))
-    if int(found.max(initial=0)) - low > 4 * len(found):
+    if not len(found):
+        return found, found
+    low = int(found.min())
+    if int(found.max()) - low > 4 * len(found):
         return np.unique(found, return_counts=True)
     every = np.bincount(found - low)  # ten times faster where numbers are close to each other
     (at,) = np.nonzero(every)

@@ -119,7 +119,8 @@ def _row_groups(path: str, order: WorkOrder, columns: list[str]) -> Iterator[Chu
         present = [name for name in columns if name in names] or names[:1]
         for group in range(order.start, order.end):
             size = file.metadata.row_group(group).total_byte_size
-            yield Chunk(file.read_row_groups([group], columns=present), group, size, {})
+            rows = file.read_row_groups([group], columns=present, use_threads=False)
+            yield Chunk(rows, group, size, {})
 
 
 def _pieces(file: BinaryIO, order: WorkOrder, piece_bytes: int) -> Iterator[_Piece]:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from operator import itemgetter
 
 from muntin.errors import InputError
-from muntin.logs.chunks import PIECE_BYTES, WorkOrder
+from muntin.logs.chunks import WorkOrder
 from muntin.logs.files import FilePosition
 from muntin.logs.patterns import described
 from muntin.logs.watch import Unread, Watch
@@ -20,6 +20,7 @@ from muntin.model import Stream
 __all__ = ["BATCH_BYTES", "Batch", "FilePosition", "Lane", "Tail"]
 
 BATCH_BYTES = 512 << 20
+LANE_BYTES = 8 << 20  # a shorter one is not worth a task
 _LEAST_SHARE = 1 << 20
 
 Lane = tuple[WorkOrder, ...]  # orders of one source, to be read one after another
@@ -67,14 +68,14 @@ class Tail:
         follow: bool,
         positions: Iterable[FilePosition] = (),
         batch_bytes: int = BATCH_BYTES,
-        piece_bytes: int = PIECE_BYTES,
-        tasks: int = 1,
+        lane_bytes: int = LANE_BYTES,
+        lanes: int = 1,
     ) -> None:
         self._stream = stream
         self._watch = Watch(stream, follow, positions)
         self._batch_bytes = batch_bytes
-        self._piece_bytes = piece_bytes
-        self._tasks = tasks
+        self._lane_bytes = lane_bytes
+        self._most_lanes = lanes
 
     def require_files(self) -> None:
         """Refuses patterns that match nothing at all."""
@@ -118,13 +119,12 @@ class Tail:
                 yield taken
 
     def _lanes(self, taken: Sequence[Sequence[_Taken]], in_order: bool) -> Iterator[Lane]:
-        """One lane a source, or as many as keep every task busy where order does not matter."""
+        """One lane a source, or where order does not matter as many as are asked for."""
         if in_order:
             yield from (tuple(t.order for t in orders) for orders in taken)
             return
-        # A task costs tens of milliseconds before its first byte, so few and long ones win.
         size = sum(t.bytes for orders in taken for t in orders)
-        room = max(self._piece_bytes, -(-size // self._tasks))
+        room = -(-size // max(1, min(self._most_lanes, size // self._lane_bytes)))
         for orders in taken:
             for t in orders:
                 yield from ((order,) for order in t.split(room))

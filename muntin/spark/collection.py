@@ -104,7 +104,7 @@ class SparkCollection:
                 else:
                     yield from scatter(shapes, blocks, report, groups)
 
-        # One a core: a task costs 40 ms besides its reading, and a batch is read in a second.
+        # One a core: batches are read in a second, of which another task would take a part.
         tasks = shared_out(lanes, self._context.defaultParallelism)
         computed = self._context.parallelize(tasks, len(tasks)).mapPartitions(compute)
         return self.keep(computed)

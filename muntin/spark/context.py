@@ -10,11 +10,11 @@ import os
 import re
 import signal
 import sys
-import tempfile
 from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from pathlib import Path
-from threading import Event, Thread
+from functools import lru_cache
+from threading import Event
 
 import pyarrow as pa
 from py4j.protocol import Py4JError
@@ -23,10 +23,8 @@ from pyspark.errors import PySparkException
 
 from muntin.errors import MuntinError
 from muntin.kernel import block, engine
-from muntin.progress import Progress
 from muntin.spark.gateway import Jvm, JvmError
-from muntin.store.checkpoint import Checkpoint, Saved
-from muntin.store.results import Results
+from muntin.spark.journal import rehearse
 
 SETTINGS = {
     "spark.ui.enabled": "false",
@@ -128,7 +126,8 @@ def _forget_context() -> None:
 
 
 def _new_jvm(master: str | None, given_up: Callable[[], bool]) -> tuple[Jvm, SparkConf]:
-    pa.set_memory_pool(pa.system_memory_pool())  # the driver's, as the workers'
+    if "ARROW_DEFAULT_MEMORY_POOL" not in os.environ:
+        pa.set_memory_pool(pa.system_memory_pool())  # for the driver, which runs already
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     for variable, value in _WORKER_MEMORY.items():
         os.environ.setdefault(variable, value)
@@ -171,33 +170,24 @@ def _configuration(master: str | None) -> SparkConf:
     return conf
 
 
+@lru_cache(maxsize=1)  # a context that is used again is warm
 def _warm(context: SparkContext) -> None:
     """Rehearses a batch, so that the first real one finds workers and classes loaded.
 
     The driver's part, a commit, is rehearsed while the first workers start.
     """
-    commit = Thread(target=_rehearse_commit)
-    commit.start()
-    _prepared([])
-    tasks = context.defaultParallelism
-    pairs = context.parallelize([(n, n) for n in range(tasks)], tasks).mapPartitions(_prepared)
-    moved = pairs.partitionBy(tasks)
-    step = moved.mapPartitions(_prepared, True).persist()
-    context.runJob(moved, _prepared, [0])
-    step.collect()
-    context.union([step, step]).mapPartitions(_prepared).collect()
-    step.unpersist()
-    commit.join()
-
-
-def _rehearse_commit() -> None:
-    with tempfile.TemporaryDirectory(prefix="muntin-") as folder:
-        results, rows = Results(Path(folder)), {"window_start": [0], "window_end": [1]}
-        results.prepare({"rehearsal": pa.table(rows).schema})
-        files = results.write(0, {"rehearsal": [pa.table(rows)]})
-        saved = Saved(0, Progress(), (), {}, {}, files)
-        Checkpoint(Path(folder), "rehearsal").save(saved, whole=False)
-        results.publish("rehearsal", 0, files)
+    with ThreadPoolExecutor(1) as beside:
+        commit = beside.submit(rehearse)
+        _prepared([])
+        tasks = context.defaultParallelism
+        pairs = context.parallelize([(n, n) for n in range(tasks)], tasks).mapPartitions(_prepared)
+        moved = pairs.partitionBy(tasks)
+        step = moved.mapPartitions(_prepared, True).persist()
+        context.runJob(moved, _prepared, [0])
+        step.collect()
+        context.union([step, step]).mapPartitions(_prepared).collect()
+        step.unpersist()
+        commit.result()
 
 
 def _prepared(items: Iterable[tuple[int, int]]) -> Iterable[tuple[int, int]]:

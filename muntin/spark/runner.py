@@ -120,7 +120,7 @@ class StreamRun:
             settings.follow,
             self._journal.positions,
             settings.batch_bytes,
-            tasks=2 * context.defaultParallelism,
+            lanes=2 * context.defaultParallelism,  # for tasks of about the same size
         )
         self._notes = self._journal.notes
         self._before = _totals(self.pipeline.progress)

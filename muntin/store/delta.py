@@ -64,20 +64,19 @@ def write(
         )
 
 
-def write_file(path: Path, batch: int, tables: Iterable[pa.Table]) -> str | None:
+def write_file(path: Path, schema: pa.Schema, batch: int, tables: Iterable[pa.Table]) -> str | None:
     """Writes rows into a file in a table's folder, which is not yet part of it.
 
     One table after another, so that all are never in memory at once. Without rows, no file.
     """
-    types = schema(path)
     name = f"part-{batch:05}-{uuid4()}.parquet"
     rows = 0
     with _explained(path, "written"):
         try:
-            with ParquetWriter(path / name, types, compression="snappy") as file:
+            with ParquetWriter(path / name, schema, compression="snappy") as file:
                 for table in (table for table in tables if table.num_rows):
                     rows += table.num_rows
-                    file.write_table(_fitted(table, types))
+                    file.write_table(_fitted(table, schema))
         except BaseException:
             (path / name).unlink(missing_ok=True)
             raise

@@ -19,6 +19,7 @@ _FOLDER = "results"
 class Results:
     def __init__(self, state: Path) -> None:
         self._folder = state / _FOLDER
+        self._schemas: dict[str, pa.Schema] = {}
 
     def prepare(self, schemas: Mapping[str, pa.Schema]) -> None:
         """Creates the tables that are not there yet, so that readers find them empty."""
@@ -29,13 +30,17 @@ class Results:
             else:
                 _require_same_types(job, path, delta.schema(path), schema)
                 delta.widen(path, schema)
+            self._schemas[job] = delta.schema(path)
 
     def write(self, batch: int, rows: Mapping[str, Iterable[pa.Table]]) -> dict[str, str]:
-        """Stores rows of jobs, where no reader finds them until the files are published."""
+        """Stores rows of jobs, where no reader finds them until the files are published.
+
+        Their tables were prepared.
+        """
         files = {}
         for job, tables in rows.items():
             with _explained(job):
-                file = delta.write_file(self._folder / job, batch, tables)
+                file = delta.write_file(self._folder / job, self._schemas[job], batch, tables)
             if file is not None:
                 files[job] = file
         return files

@@ -2,8 +2,8 @@
 
 Every complete window can be formed from panes, from smaller complete windows inside it, or
 from both, as long as each pane is covered once. The cheapest cover is a shortest path over
-the boundaries of panes: an edge is a pane or a complete window, and its weight is the number
-of rows that merging it touches, known only while running.
+the boundaries of complete windows: an edge is such a window, or all panes up to the next
+boundary, and its weight is the number of rows that merging it touches, known only while running.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class Piece(NamedTuple):
     number: int
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Cover:
     """What a window is made of: panes, by their numbers, and complete windows."""
 
@@ -89,21 +89,19 @@ class Pieces:
         panes, which are taken together, however many they are.
         """
         ends = self._ends[bisect_right(self._ends, start) : bisect_right(self._ends, end)]
-        inside = [piece for at in ends for piece in self._ending[at] if piece.start >= start]
-        stops = sorted({start, end, *(at for piece in inside for at in piece[:2])})
+        ending = {at: [p for p in self._ending[at] if p.start >= start] for at in ends}
+        starts = (piece.start for found in ending.values() for piece in found)
+        stops = sorted({start, end, *ends, *starts})
         places = dict(zip(stops, self._panes.searchsorted(stops).tolist(), strict=True))
         least, last = {start: 0}, dict[int, Piece]()
         for before, at in pairwise(stops):
             rows = self._before[places[at]] - self._before[places[before]]
             least[at] = least[before] + int(rows)
-            for piece in self._ending.get(at, ()):
-                if piece.start >= start:
-                    cost = least[piece.start] + self._rows[piece]
-                    known = last.get(at)
-                    # Among equals the longest wins: it leaves the fewest merges.
-                    longer = known is None or piece.start < known.start
-                    if cost < least[at] or (cost == least[at] and longer):
-                        least[at], last[at] = cost, piece
+            # Among equals the longest wins, which leaves fewer merges.
+            for piece in sorted(ending.get(at, ()), reverse=True):
+                cost = least[piece.start] + self._rows[piece]
+                if cost <= least[at]:
+                    least[at], last[at] = cost, piece
         return self._walk_back(stops, places, last)
 
     def _walk_back(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from functools import reduce
 
@@ -14,6 +15,7 @@ from muntin.fidelity.score import EVER, NEVER, Board, Only, Reason, State, Track
 from muntin.model import Sample
 
 NAMES = ["a", "b", "c"]
+LOST = (State.SHED, State.CANCELLED, State.DEAD, State.LEAPT, State.AWAITED)
 never = st.tuples(
     st.integers(0, 8), st.integers(1, 4), st.sampled_from([State.SHED, State.CANCELLED])
 )
@@ -23,7 +25,7 @@ tracks = st.builds(
     ),
     st.sampled_from([NEVER, 0, 2, 5]),
     st.sampled_from([EVER, EVER, 7, 9]),
-    st.integers(-1, 12),
+    st.integers(-1, 12) | st.sampled_from([NEVER, EVER]),
     st.sampled_from([State.AWAITED, State.DEAD, State.LEAPT]),
     st.sets(never, max_size=2),
 )
@@ -31,7 +33,7 @@ boards = st.dictionaries(st.sampled_from(NAMES), tracks, max_size=3).map(Board)
 
 
 def state_of(track: Track, pane: int) -> State:
-    """The same as `Track.states`, said again."""
+    """What a track says of one pane."""
     if pane < track.first:
         return State.LATER
     if pane >= track.until:
@@ -59,6 +61,10 @@ def test_score_equals_counting(board: Board, start: int, length: int) -> None:
     found = {(n, p): State(c2.cells[i, j]) for i, n in enumerate(c2.names)
              for j, p in enumerate(panes)}  # fmt: skip
     assert found == cells
+    lost = Counter((n, s) for (n, _), s in cells.items() if s in LOST)
+    assert {(m.source, m.why): m.panes for m in c2.missing} == {
+        (name, state.name.lower()): count for (name, state), count in lost.items()
+    }
 
 
 @given(parts=st.lists(boards, max_size=5), order=st.permutations(range(5)), data=st.data())

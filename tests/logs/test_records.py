@@ -44,7 +44,7 @@ def read(
     found: Program, slack_us: int | None = None, piece_bytes: int = 1 << 20, tasks: int = 1
 ) -> tuple[dict[str, pa.Table], list[Report]]:
     (stream,) = found.streams.values()
-    tail = Tail(stream, follow=False, piece_bytes=1, tasks=tasks)
+    tail = Tail(stream, follow=False, lane_bytes=1, lanes=tasks)
     lanes = tail.next_batch(0.0, in_order=slack_us is not None).lanes
     done = [read_lane(lane, stream, recipes(found), slack_us, piece_bytes) for lane in lanes]
     blocks = [block for found, _ in done for block in found.values()]

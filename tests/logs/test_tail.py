@@ -398,7 +398,7 @@ def test_in_order_gives_one_lane_a_source_oldest_file_first(tmp_path: Path) -> N
         ["a-2.log", "a-3.log", "a-1.log"],
         ["b-2.log", "b-3.log", "b-1.log"],
     ]
-    tail = Tail(logs, follow=False, piece_bytes=100, tasks=4)
+    tail = Tail(logs, follow=False, lane_bytes=100, lanes=4)
     batch = tail.next_batch(NOW, in_order=False)
     assert all(len(lane) == 1 for lane in batch.lanes)
     assert len(lines_of(batch.lanes)) == 600
@@ -459,7 +459,7 @@ def test_parquet_is_cut_between_row_groups(tmp_path: Path, follow: bool) -> None
         found += rows_of(batch.lanes)
     assert found == list(range(100))
     logs = stream(tmp_path / "*.parquet", kind="parquet")
-    lanes = Tail(logs, follow, piece_bytes=1, tasks=5).next_batch(NOW, in_order=False).lanes
+    lanes = Tail(logs, follow, lane_bytes=1, lanes=5).next_batch(NOW, in_order=False).lanes
     assert len(lanes) >= 5
     assert rows_of(lanes) == list(range(100))
 

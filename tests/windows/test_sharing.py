@@ -79,6 +79,9 @@ def test_no_cover_has_fewer_rows(case: Case, start: int, length: int) -> None:
 def test_among_equals_the_longest_piece_wins() -> None:
     case = Case(dict.fromkeys(range(6), 1), {Piece(0, 2, 0): 2, Piece(2, 6, 1): 4})
     assert cover(case, 0, 6) == ((), (Piece(0, 2, 0), Piece(2, 6, 1)))
+    long, short = Piece(0, 6, 0), Piece(3, 6, 1)
+    for windows in ({long: 6, short: 3}, {short: 3, long: 6}):
+        assert cover(Case(case.panes, windows), 0, 6) == ((), (long,))
 
 
 def test_panes_without_rows_cost_nothing_to_pass() -> None:
