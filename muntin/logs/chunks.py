@@ -28,7 +28,7 @@ from muntin.logs.files import Mark, open_marked
 from muntin.logs.gunzip import BLOCK_BYTES, Gunzip
 from muntin.model import Format
 
-PIECE_BYTES = 16 << 20
+PIECE_BYTES = 8 << 20
 LINE = "line"
 _LONGEST_LINE = 64 << 20
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
