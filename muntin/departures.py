@@ -134,9 +134,12 @@ class Departures:
 
     def _gone(self, job: Job, spec: WindowSpec) -> int:
         """The pane at which the last window of a kind ended that does not leave again."""
-        kept = self._kept(job, spec)
-        left = {} if job.bounds.revise_us is not None else self.left(job, spec)
-        return max(NEVER if kept is None else kept, max(left, default=NEVER) // spec.pane)
+        kept, last = self._kept(job, spec), max(self._for_good(job, spec), default=NEVER)
+        return max(NEVER if kept is None else kept, last // spec.pane)
+
+    def _for_good(self, job: Job, spec: WindowSpec) -> dict[int, Leaving]:
+        """The newest windows that have left, unless they may leave again."""
+        return {} if job.bounds.revise_us is not None else self.left(job, spec)
 
     def _late(self, job: Job, records: int, slack_us: int) -> None:
         late = self._progress.late.setdefault(job.name, Lateness())
@@ -150,7 +153,7 @@ class Departures:
         """
         revised = job.bounds.revise_us is not None
         for spec in job.windows:
-            first, left = spec.first_end(pane), {} if revised else self.left(job, spec)
+            first, left = spec.first_end(pane), self._for_good(job, spec)
             marks = [self._kept(job, spec), None if revised else not_before]
             over = max((mark for mark in marks if mark is not None), default=NEVER)
             if first <= max(over, self._gone(job, spec)):

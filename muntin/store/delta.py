@@ -40,14 +40,10 @@ def create(path: Path, schema: pa.Schema) -> None:
         DeltaTable.create(str(path), schema)
 
 
-def widen(path: Path, schema: pa.Schema) -> None:
-    """Adds the columns of `schema` that a table does not have yet."""
+def widen(path: Path, columns: Iterable[pa.Field]) -> None:
+    """Adds columns to a table."""
     with _explained(path, "changed"):
-        table = DeltaTable(str(path))
-        known = {field.name for field in table.schema().fields}
-        new = [field for field in Schema.from_arrow(schema).fields if field.name not in known]
-        if new:
-            table.alter.add_columns(new)
+        DeltaTable(str(path)).alter.add_columns(Schema.from_arrow(pa.schema(columns)).fields)
 
 
 def write(

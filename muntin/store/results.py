@@ -28,8 +28,11 @@ class Results:
             if not delta.exists(path):
                 delta.create(path, schema)
             else:
-                _require_same_types(job, path, delta.schema(path), schema)
-                delta.widen(path, schema)
+                known = delta.schema(path)
+                _require_same_types(job, path, known, schema)
+                new = [field for field in schema if field.name not in known.names]
+                if new:
+                    delta.widen(path, new)
             self._schemas[job] = delta.schema(path)
 
     def write(self, batch: int, rows: Mapping[str, Iterable[pa.Table]]) -> dict[str, str]:

@@ -220,7 +220,7 @@ def test_deadlines_are_kept_while_a_source_catches_up(spark: SparkSession, tmp_p
                 history = True
                 line = json.dumps({"t": time.time() - 86_400, "k": "old"}) + "\n"
                 (tmp_path / "c.log").write_text(line * 1_500_000)
-            time.sleep(0.05)
+            stop.wait(0.05)
         stop.set()
 
     writer = threading.Thread(target=servers)

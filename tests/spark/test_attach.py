@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import time
-from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -17,6 +15,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 import muntin as mt
 from muntin.spark.journal import Journal
+from tests.waiting import wait_for
 
 SCHEMA = "at timestamp, server string, product string, clicks bigint, price decimal(10,2)"
 JOBS = """
@@ -88,13 +87,6 @@ def ago(seconds: float) -> str:
     return (datetime.now(UTC) - timedelta(seconds=seconds)).isoformat()
 
 
-def until(found: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 20
-    while not found():
-        assert time.monotonic() < deadline
-        time.sleep(0.1)
-
-
 def test_deadlines_are_kept_when_no_data_arrives(spark: SparkSession, tmp_path: Path) -> None:
     within = JOBS.replace("1 MINUTE", "2 SECONDS WITHIN 2 SECONDS")
     write(tmp_path / "in", "1.json", [(ago(0), "a", 2, "1.10")])
@@ -108,7 +100,7 @@ def test_deadlines_are_kept_when_no_data_arrives(spark: SparkSession, tmp_path: 
 
         query = mt.attach(frame, within, stream="shop", timestamp="at", state=state, idle="1h")
         query.processAllAvailable()
-        until(all_stored)
+        wait_for(all_stored, seconds=20)
         query.stop()
         write(tmp_path / "in", "2.json", [(ago(0), "a", 3, "1.10")])
     rows = mt.results("clicks", state).to_pylist()
@@ -150,7 +142,7 @@ def test_a_query_is_over_when_another_takes_its_state(spark: SparkSession, tmp_p
     first = attached()
     first.processAllAvailable()
     second = attached()
-    until(lambda: not first.isActive)
+    wait_for(lambda: not first.isActive, seconds=20)
     write(tmp_path / "in", "2.json", [("2026-01-01T12:01:05Z", "a", 3, "1.10")])
     second.processAllAvailable()
     second.stop()
@@ -171,7 +163,7 @@ def test_a_query_whose_windows_cannot_leave_stops(
         raise mt.StateError("the disk is full")
 
     monkeypatch.setattr("muntin.spark.journal.Journal.commit", full)
-    until(lambda: not query.isActive)
+    wait_for(lambda: not query.isActive, seconds=20)
     assert "windows of stream 'shop' cannot leave" in caplog.text
     assert "the disk is full" in caplog.text
 

@@ -6,7 +6,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -14,6 +13,7 @@ import pytest
 import muntin as mt
 from muntin.errors import StateError
 from muntin.store.checkpoint import locked, require_free
+from tests.waiting import wait_for
 
 ROWS = '{"ts": "2026-03-01T12:00:03Z", "n": 1}\n{"ts": "2026-03-01T12:01:03Z", "n": 2}\n'
 SQL = """
@@ -47,10 +47,9 @@ def children(pid: int) -> list[int]:
 
 
 def wait_for_child(process: subprocess.Popen[str]) -> int:
-    while not (found := children(process.pid)):
-        assert process.poll() is None
-        time.sleep(0.01)
-    return found[0]
+    wait_for(lambda: children(process.pid) or process.poll() is not None)
+    assert process.poll() is None
+    return children(process.pid)[0]
 
 
 def test_an_interrupted_start_leaves_nothing_behind(folder: Path) -> None:

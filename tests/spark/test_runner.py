@@ -7,11 +7,8 @@ import os
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
@@ -19,6 +16,7 @@ from pyspark.sql import SparkSession
 import muntin as mt
 from muntin.spark.runner import Settings, SparkRun, Step
 from muntin.store.results import Results
+from tests.waiting import wait_for
 
 STREAM = """
 CREATE STREAM logs (t BIGINT, k VARCHAR, n BIGINT) FROM '{folder}/{{source}}/*.log'
@@ -227,16 +225,6 @@ def test_a_changed_job_starts_again_and_says_so(spark: SparkSession, tmp_path: P
     steps = list(SparkRun(mt.sql(text), spark.sparkContext, settings).steps())
     assert "job 'sums' has changed" in steps[0].notes[0]
     assert stored(tmp_path)[-1] == (10, "a", 7, 1)
-
-
-def wait_for(condition: Callable[[], Any], seconds: float = 60) -> Any:
-    limit = time.monotonic() + seconds
-    while time.monotonic() < limit:
-        found = condition()
-        if found:
-            return found
-        time.sleep(0.05)
-    raise TimeoutError
 
 
 def is_stored(folder: Path, row: tuple[int, str, int, int]) -> bool:
