@@ -107,9 +107,12 @@ class JobWindows:
 
     def _withdrawn(self) -> list[Kind]:
         """The windows whose revision has no rows."""
+        revised = [kind for kind, revision in self.revisions.items() if revision]
+        if not revised:
+            return []
         first, ends = self._kinds()
         with_rows = set(zip(first.tolist(), ends.tolist(), strict=True))
-        return [k for k, revision in self.revisions.items() if revision and k not in with_rows]
+        return [kind for kind in revised if kind not in with_rows]
 
     def table(self) -> pa.Table:
         """The rows as they are stored: job, window, columns, counts, score.

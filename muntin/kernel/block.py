@@ -12,6 +12,7 @@ import struct
 import zlib
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from muntin.errors import BlockError
 
@@ -29,6 +30,11 @@ def encode(table: pa.Table) -> bytes:
         writer.write_table(table)
     payload: bytes = sink.getvalue().to_pybytes()
     return _HEADER.pack(_MAGIC, VERSION, len(payload), zlib.crc32(payload)) + payload
+
+
+def rows_where(table: pa.Table, mask: pa.ChunkedArray) -> pa.Table:
+    """The rows for which the mask is true; no copy is made where that is all of them."""
+    return table if pc.all(mask, skip_nulls=False).as_py() else table.filter(mask)
 
 
 def decode(data: bytes, name: str) -> pa.Table:

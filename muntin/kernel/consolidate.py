@@ -28,6 +28,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from muntin.kernel.block import rows_where
 from muntin.kernel.dense import NotDenseError, dense_windows
 from muntin.kernel.engine import run
 from muntin.kernel.python.states import is_removable, merged, slide
@@ -247,7 +248,8 @@ class Consolidation:
 def _inside(blocks: pa.Table, first: int, upto: int) -> pa.Table:
     """The rows of the panes `[first, upto)`."""
     pane = blocks.column("pane")
-    return blocks.filter(pc.and_(pc.greater_equal(pane, first), pc.less(pane, upto)))
+    inside = pc.and_(pc.greater_equal(pane, first), pc.less(pane, upto))
+    return rows_where(blocks, inside)
 
 
 def _due(ends: Sequence[int]) -> pa.Table:

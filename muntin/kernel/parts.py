@@ -14,12 +14,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from muntin.kernel.block import decode, encode
+from muntin.kernel.block import decode, encode, rows_where
 from muntin.kernel.finish import Due, due_kinds, finish
 from muntin.kernel.merge import gather, merge
 from muntin.model import Job, Shape
 
-ROWS_AT_ONCE = 300_000  # that are unpacked together, unless one window holds more
+ROWS_AT_ONCE = 150_000  # that are unpacked together, unless one window holds more
 _STEPS = 64  # by which a block tells where its rows are
 _FAR = 1 << 62
 
@@ -98,7 +98,8 @@ def _between(block: pa.Table, after: int, upto: int | None) -> pa.Table:
     alone = pc.not_equal(block.column("spec"), 0)  # these are not of a pane, but of a window
     end = pc.if_else(alone, block.column("pane"), pc.add(block.column("pane"), 1))
     inside = pc.greater(end, after)
-    return block.filter(inside if upto is None else pc.and_(inside, pc.less_equal(end, upto)))
+    inside = inside if upto is None else pc.and_(inside, pc.less_equal(end, upto))
+    return rows_where(block, inside)
 
 
 def _within(due: Due, after: int, upto: int) -> Due:

@@ -73,10 +73,11 @@ class Wanted:
 
 
 @cache
-def records_sql(stream: Stream, wanted: Wanted, present: frozenset[str]) -> str:
+def records_sql(stream: Stream, wanted: Wanted, present: frozenset[str], torn: bool = True) -> str:
     """Over `fields`, in their order: the wanted columns and the position.
 
     A record without a sequence number that a job counts by is as bad as one without a time.
+    Unless lines may be `torn`, one that is no JSON is an error.
     """
     needed = needed_columns(stream, wanted)
     casts = {c.name: _cast(stream.format.kind, c, present) for c in needed}
@@ -86,7 +87,7 @@ def records_sql(stream: Stream, wanted: Wanted, present: frozenset[str]) -> str:
     numbers = {axis.column: f"TRY(CAST({axis.sql} AS BIGINT))" for axis in wanted.sequences}
     shown += "".join(f"{number} AS {column}, " for column, number in numbers.items())
     there = "".join(f" AND {number} IS NOT NULL" for number in numbers.values())
-    fields = _fields_sql(stream.format, needed)
+    fields = _fields_sql(stream.format, needed, torn)
     # Without OFFSET, DuckDB takes a field out of its line once for each use of it.
     texts = f"WITH texts AS ({fields} OFFSET 0)\n" if fields else ""
     position = f"CASE WHEN NOT __bad{there} THEN TRY({position_sql(stream)}) END AS {POSITION}"
@@ -126,7 +127,7 @@ def wrong_columns_sql(stream: Stream, wanted: Wanted, present: frozenset[str]) -
         for axis in wanted.sequences
     )
     typed = ", ".join(f"{value} AS {quote(c.name)}" for c, (value, _) in casts.items())
-    fields = _fields_sql(stream.format, needed) or "FROM fields"
+    fields = _fields_sql(stream.format, needed, torn=True) or "FROM fields"
     found = f"SELECT [{', '.join(words) or 'NULL'}] AS __wrong, {typed} FROM ({fields})"
     listed = f"SELECT unnest(__wrong || [NULL{there}]) AS wrong FROM ({found})"
     return f"SELECT CAST(wrong AS VARCHAR) AS wrong FROM ({listed}) WHERE wrong IS NOT NULL"
@@ -177,26 +178,27 @@ def groups_sql(pattern: str) -> str:
     return f"regexp_extract({LINE}, {literal(pattern)}, [{', '.join(map(literal, named))}])"
 
 
-def _fields_sql(format_: Format, needed: list[Column]) -> str | None:
+def _fields_sql(format_: Format, needed: list[Column], torn: bool) -> str | None:
     """Fields out of lines, for formats in which they are not columns already."""
     if format_.kind == "json":
-        return _json_fields_sql(needed)
+        return _json_fields_sql(needed, torn)
     if format_.kind in ("regex", "combined", "common"):
         return f"SELECT unnest({groups_sql(format_.pattern or PATTERNS[format_.kind])}) FROM fields"
     return None
 
 
-def _json_fields_sql(needed: list[Column]) -> str:
+def _json_fields_sql(needed: list[Column], torn: bool) -> str:
+    tried = "TRY" if torn else ""
     shaped = {c.name: json_structure(c.type) for c in needed}
     if all(structure == "VARCHAR" for structure in shaped.values()):
         # Half the time of from_json, which is left to nested fields and decimals.
         pointers = ", ".join(literal(_pointer(c.name)) for c in needed)
         columns = ", ".join(f"l[{i}] AS {quote(c.name)}" for i, c in enumerate(needed, start=1))
-        texts = f"SELECT TRY(json_extract_string({LINE}, [{pointers}])) AS l FROM fields"
+        texts = f"SELECT {tried}(json_extract_string({LINE}, [{pointers}])) AS l FROM fields"
         return f"SELECT {columns} FROM ({texts})"
     written = {c.name: "VARCHAR" for c in needed if needs_written(c.type)}
-    both = f", {_from_json_sql(written)} AS __written" if written else ""
-    return f"SELECT unnest({_from_json_sql(shaped)}){both} FROM fields"
+    both = f", {tried}({_from_json_sql(written)}) AS __written" if written else ""
+    return f"SELECT unnest({tried}({_from_json_sql(shaped)})){both} FROM fields"
 
 
 def _pointer(name: str) -> str:
@@ -205,7 +207,7 @@ def _pointer(name: str) -> str:
 
 
 def _from_json_sql(structure: dict[str, str]) -> str:
-    return f"TRY(from_json({LINE}, {literal(json.dumps(structure))}))"
+    return f"from_json({LINE}, {literal(json.dumps(structure))})"
 
 
 def _cast(format_: str, column: Column, present: frozenset[str]) -> Cast:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from muntin.errors import BadRowError, InputError
+from muntin.errors import BadRowError, EngineError, InputError
 from muntin.kernel.compute import Clocks, Cost, Late, Recipe, Totals, compute, unreadable
 from muntin.kernel.engine import run
 from muntin.kernel.merge import gather, merge
@@ -78,6 +78,7 @@ class _Reading:
         self.totals = Totals()
         self.notes: list[str] = []
         self._timeless = False
+        self._torn = False  # whether a line was no JSON
         self._stream = stream
         self._recipes = recipes
         self._shapes = {recipe.shape.id: recipe.shape for recipe in recipes}
@@ -116,11 +117,20 @@ class _Reading:
         """
         reached = self._clocks.of(TIME).reached
         if self._needs is not None and reached is not None and reached < self._needs:
-            times = parse(chunk, self._stream, Wanted(()), order)
+            times = self._parsed(chunk, Wanted(()), order)
             latest = pc.max(times.column(POSITION)).as_py()
             if latest is None or latest < self._needs:
                 return times
-        return parse(chunk, self._stream, self._wanted, order)
+        return self._parsed(chunk, self._wanted, order)
+
+    def _parsed(self, chunk: Chunk, wanted: Wanted, order: WorkOrder) -> pa.Table:
+        """Lines are taken to be whole, which saves a twelfth of the time, until one is not."""
+        if not self._torn:
+            try:
+                return parse(chunk, self._stream, wanted, order, torn=False)
+            except EngineError:  # of another kind, it comes again
+                self._torn = True
+        return parse(chunk, self._stream, wanted, order)
 
     def give_up(self, order: WorkOrder, message: str) -> None:
         """Notes that an order could not be read to its end."""
@@ -171,9 +181,11 @@ def _needed_from(recipes: Sequence[Recipe]) -> int | None:
     return min(needs) if moments and len(needs) == len(recipes) and needs else None
 
 
-def parse(chunk: Chunk, stream: Stream, wanted: Wanted, order: WorkOrder) -> pa.Table:
+def parse(
+    chunk: Chunk, stream: Stream, wanted: Wanted, order: WorkOrder, torn: bool = True
+) -> pa.Table:
     """The chunk's records in log order, with the source where the stream has no such column."""
-    sql = records_sql(stream, wanted, frozenset(chunk.fields.column_names))
+    sql = records_sql(stream, wanted, frozenset(chunk.fields.column_names), torn)
     records = run(sql, {"fields": chunk.fields}, f"parsing {order.path}")
     if SOURCE_COLUMN in wanted.columns and SOURCE_COLUMN not in records.column_names:
         source = pa.repeat(pa.scalar(order.source), records.num_rows)

@@ -105,7 +105,7 @@ class SparkCollection:
                     yield from scatter(shapes, blocks, report, groups)
 
         # One a core: batches are read in a second, of which another task would take a part.
-        tasks = shared_out(lanes, self._context.defaultParallelism)
+        tasks = shared_out(lanes, groups)
         computed = self._context.parallelize(tasks, len(tasks)).mapPartitions(compute)
         return self.keep(computed)
 
@@ -363,9 +363,18 @@ def _unsaved(
     shapes: Shapes, items: Sequence[tuple[int, Kept]], emitted: Mapping[str, Emitted]
 ) -> Iterator[tuple[str, bytes]]:
     for shape, packed in _by_shape(items).items():
-        for block in (decode(p.data, f"a new block of shape {shape}") for p in packed):
-            # Only with the other steps is it known which sessions the newest rows belong to.
-            whole = shapes[shape].gap is not None
-            left = block if whole else _needed(shapes[shape], block, emitted)
-            if left.num_rows:
-                yield shape, encode(left)
+        # Only with the other steps is it known which sessions the newest rows belong to.
+        whole = shapes[shape].gap is not None
+        for p in packed:
+            if not _is_over(shapes[shape], p, emitted):
+                block = decode(p.data, f"a new block of shape {shape}")
+                left = block if whole else _needed(shapes[shape], block, emitted)
+                if left.num_rows:
+                    yield shape, encode(left)
+
+
+def _is_over(shape: Shape, packed: Packed, emitted: Mapping[str, Emitted]) -> bool:
+    """Whether all windows that the block has rows of have left, as is known unopened."""
+    if shape.gap is not None or shape.lives_on or shape.id not in emitted:
+        return False
+    return packed.last < emitted[shape.id].oldest_pane

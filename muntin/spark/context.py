@@ -140,9 +140,12 @@ def _new_jvm(master: str | None, given_up: Callable[[], bool]) -> tuple[Jvm, Spa
 
 def _new_context(jvm: Jvm, conf: SparkConf) -> SparkContext:
     try:
-        return SparkContext(conf=conf, gateway=jvm.gateway)
+        context = SparkContext(conf=conf, gateway=jvm.gateway)
     except (PySparkException, Py4JError, OSError, RuntimeError) as error:
         raise _not_started(conf, f"{error}\n{jvm.said()}") from error
+    for variable in _WORKER_MEMORY:  # executors have them: not sent again with every function
+        context.environment.pop(variable, None)
+    return context
 
 
 def _not_started(conf: SparkConf, said: str) -> MuntinError:

@@ -120,7 +120,7 @@ class StreamRun:
             settings.follow,
             self._journal.positions,
             settings.batch_bytes,
-            lanes=2 * context.defaultParallelism,  # for tasks of about the same size
+            lanes=2 * self._collection.groups,  # for tasks of about the same size
         )
         self._notes = self._journal.notes
         self._before = _totals(self.pipeline.progress)

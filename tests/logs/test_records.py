@@ -106,6 +106,25 @@ def test_many_pieces_are_merged_on_the_way(tmp_path: Path) -> None:
     assert report.reached == {POSITION: (BASE + 9) * 1_000_000}
 
 
+@pytest.mark.parametrize("kind", ["BIGINT", "DECIMAL(9, 2)"])
+def test_a_torn_line_costs_no_other(tmp_path: Path, kind: str) -> None:
+    path = tmp_path / "web-1.json"
+    whole = [json.dumps({"t": BASE, "n": n}) for n in range(6)]
+    path.write_text("\n".join([*whole[:3], whole[3][:-4], *whole[4:]]))
+    found = sql(
+        f"CREATE STREAM logs (t BIGINT, n {kind}) FROM '{tmp_path}/{{source}}.json' FORMAT json "
+        f"TIMESTAMP t; CREATE JOB job AS {JOB};"
+    )
+    for piece_bytes in (1, 50, 1 << 20):
+        blocks, (report,) = read(found, piece_bytes=piece_bytes)
+        assert (report.records, report.bad) == (5, 1)
+        (row,) = answer(found, blocks, [BASE // 10 + 1])
+        assert (row["records"], row["total"]) == (5, 0 + 1 + 2 + 4 + 5)
+        (note,) = report.notes
+        assert note.startswith(f"{path}, ")
+        assert note.endswith(whole[3][:-4])
+
+
 def test_bad_rows_are_counted_and_one_is_told(tmp_path: Path) -> None:
     path = tmp_path / "web-1.csv"
     path.write_text(f't,n\n{BASE},1\n{BASE},1,1\n{BASE},x\n,5\n"{BASE},6\n{BASE},7\n')
