@@ -41,8 +41,11 @@ SETTINGS = {
     "spark.shuffle.compress": "false",  # blocks are compressed already
     "spark.locality.wait": "0s",
     "spark.log.level": "ERROR",
-    # The driver only hands out tasks: compiling its code well costs more than it ever saves.
-    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1",
+    # A buffer of this size is made, and cleared, for every function that is sent to tasks.
+    "spark.broadcast.blockSize": "256k",
+    # The driver only hands out tasks: compiling its code well costs more than it ever saves. In
+    # a heap that starts at its usual small size, the buffers of every job have garbage collected.
+    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -Xms256m -XX:MetaspaceSize=128m",
 }
 
 # Workers use the same large buffers again and again: giving them back to the system after
