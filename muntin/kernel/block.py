@@ -32,11 +32,6 @@ def encode(table: pa.Table) -> bytes:
     return _HEADER.pack(_MAGIC, VERSION, len(payload), zlib.crc32(payload)) + payload
 
 
-def rows_where(table: pa.Table, mask: pa.ChunkedArray) -> pa.Table:
-    """The rows for which the mask is true; no copy is made where that is all of them."""
-    return table if pc.all(mask, skip_nulls=False).as_py() else table.filter(mask)
-
-
 def decode(data: bytes, name: str) -> pa.Table:
     """The table of a block; `name` says which one it is if it cannot be read."""
     if len(data) < _HEADER.size:
@@ -53,3 +48,8 @@ def decode(data: bytes, name: str) -> pa.Table:
         return pa.ipc.open_stream(payload, options=_READ).read_all()
     except (pa.ArrowException, OSError) as error:  # Arrow has no class of its own for I/O
         raise BlockError(f"{name}: {error}") from error
+
+
+def rows_where(table: pa.Table, mask: pa.ChunkedArray) -> pa.Table:
+    """The rows for which the mask is true; no copy is made where that is all of them."""
+    return table if pc.all(mask, skip_nulls=False).as_py() else table.filter(mask)

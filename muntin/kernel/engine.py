@@ -110,7 +110,8 @@ def run(sql: str, tables: Mapping[str, pa.Table], doing: str) -> pa.Table:
         return _local.plans.run(sql, tables) if tables else con.sql(sql).to_arrow_table()
     except duckdb.InterruptException:
         raise KeyboardInterrupt from None
-    except duckdb.Error as error:
+    # DuckDB cuts the text that it quotes in a message, perhaps in the middle of a letter.
+    except (duckdb.Error, UnicodeDecodeError) as error:
         raise EngineError(doing, str(error).strip(), sql) from error
 
 

@@ -118,6 +118,14 @@ def without(shape: Shape, block: pa.Table, emitted: Emitted) -> pa.Table:
     return block.filter(needed)
 
 
+def is_over(shape: Shape, last: int, emitted: Emitted) -> bool:
+    """Whether `without` leaves nothing of a block with no pane after the `last`.
+
+    Also true of rows of a single window, whose pane is its end.
+    """
+    return shape.gap is None and not shape.lives_on and last < emitted.oldest_pane
+
+
 def without_forgotten(shape: Shape, block: pa.Table) -> pa.Table:
     """The block less keys whose state is forgotten, if no other block has an older one of them."""
     if not shape.lives_on:

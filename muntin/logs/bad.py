@@ -105,7 +105,7 @@ def _unlike(fields: pa.Table, text: str, format_: Format) -> str | None:
 def _is_object(text: str) -> bool:
     try:
         return isinstance(json.loads(text), dict)
-    except ValueError:
+    except (ValueError, RecursionError):
         return False
 
 

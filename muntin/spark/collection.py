@@ -24,7 +24,7 @@ from muntin.errors import MuntinError
 from muntin.kernel.block import decode, encode
 from muntin.kernel.compute import Cost, Recipe
 from muntin.kernel.finish import Due, completed, due_kinds, finish, order
-from muntin.kernel.merge import Emitted, merge, split, without, without_forgotten
+from muntin.kernel.merge import Emitted, is_over, merge, split, without, without_forgotten
 from muntin.kernel.parts import Packed, finish_in_parts, merge_in_parts
 from muntin.kernel.python.running import without_states
 from muntin.kernel.sessions import next_ends
@@ -366,15 +366,9 @@ def _unsaved(
         # Only with the other steps is it known which sessions the newest rows belong to.
         whole = shapes[shape].gap is not None
         for p in packed:
-            if not _is_over(shapes[shape], p, emitted):
+            over = shape in emitted and is_over(shapes[shape], p.last, emitted[shape])
+            if not over:
                 block = decode(p.data, f"a new block of shape {shape}")
                 left = block if whole else _needed(shapes[shape], block, emitted)
                 if left.num_rows:
                     yield shape, encode(left)
-
-
-def _is_over(shape: Shape, packed: Packed, emitted: Mapping[str, Emitted]) -> bool:
-    """Whether all windows that the block has rows of have left, as is known unopened."""
-    if shape.gap is not None or shape.lives_on or shape.id not in emitted:
-        return False
-    return packed.last < emitted[shape.id].oldest_pane

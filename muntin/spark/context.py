@@ -43,8 +43,8 @@ SETTINGS = {
     "spark.log.level": "ERROR",
     # A buffer of this size is made, and cleared, for every function that is sent to tasks.
     "spark.broadcast.blockSize": "256k",
-    # The driver only hands out tasks: compiling its code well costs more than it ever saves. In
-    # a heap that starts at its usual small size, the buffers of every job have garbage collected.
+    # The driver only hands out tasks: compiling its code well costs more than it ever saves.
+    # With Java's own small first heap, the buffers of every job force a garbage collection.
     "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -Xms256m -XX:MetaspaceSize=128m",
 }
 

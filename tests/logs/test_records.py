@@ -18,6 +18,7 @@ from muntin.errors import BadRowError, InputError
 from muntin.kernel.compute import Recipe
 from muntin.kernel.finish import Due, finish, order
 from muntin.kernel.statements import WINDOW, WINDOW_END
+from muntin.logs import records
 from muntin.logs.chunks import WorkOrder
 from muntin.logs.records import Report, read_lane
 from muntin.logs.tail import Tail
@@ -106,23 +107,33 @@ def test_many_pieces_are_merged_on_the_way(tmp_path: Path) -> None:
     assert report.reached == {POSITION: (BASE + 9) * 1_000_000}
 
 
+# DuckDB quotes 47 bytes of a line that it refuses, here with half of the last letter.
+IN_A_LETTER = '{"t": 1700000000, "user": "aaaaaa", "city": "København", "n'
+
+
+@pytest.mark.parametrize(
+    "torn",
+    ['{"t": 17', IN_A_LETTER, "\ufffd" * 40, '{"t": ' + "[" * 100_000],
+    ids=["short", "in a letter", "wrong bytes", "deep"],
+)
 @pytest.mark.parametrize("kind", ["BIGINT", "DECIMAL(9, 2)"])
-def test_a_torn_line_costs_no_other(tmp_path: Path, kind: str) -> None:
+def test_a_torn_line_costs_no_other(tmp_path: Path, kind: str, torn: str) -> None:
     path = tmp_path / "web-1.json"
     whole = [json.dumps({"t": BASE, "n": n}) for n in range(6)]
-    path.write_text("\n".join([*whole[:3], whole[3][:-4], *whole[4:]]))
+    path.write_text("\n".join([*whole[:3], torn, *whole[4:]]))
     found = sql(
         f"CREATE STREAM logs (t BIGINT, n {kind}) FROM '{tmp_path}/{{source}}.json' FORMAT json "
         f"TIMESTAMP t; CREATE JOB job AS {JOB};"
     )
     for piece_bytes in (1, 50, 1 << 20):
+        records._torn.clear()
         blocks, (report,) = read(found, piece_bytes=piece_bytes)
         assert (report.records, report.bad) == (5, 1)
         (row,) = answer(found, blocks, [BASE // 10 + 1])
         assert (row["records"], row["total"]) == (5, 0 + 1 + 2 + 4 + 5)
         (note,) = report.notes
         assert note.startswith(f"{path}, ")
-        assert note.endswith(whole[3][:-4])
+        assert torn[:40] in note
 
 
 def test_bad_rows_are_counted_and_one_is_told(tmp_path: Path) -> None:
