@@ -34,8 +34,14 @@ class BadRow:
         place = _place(self.number, order, chunk, stream.format)
         text = self.text.strip() if len(self.text) <= _SHOWN else self.text[:_SHOWN] + "…"
         return (
-            f"{order.path}{place}: a row does not fit stream '{stream.name}': {self.reason}: {text}"
+            f"{order.path}{place}: a row does not fit stream '{stream.name}': {self.reason}: "
+            f"{_harmless(text)}"
         )
+
+
+def _harmless(text: str) -> str:
+    """The text without characters that would do something to a terminal."""
+    return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
 
 
 def first_bad_row(chunk: Chunk, records: pa.Table, stream: Stream, wanted: Wanted) -> BadRow:

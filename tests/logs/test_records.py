@@ -155,6 +155,7 @@ def test_bad_rows_are_counted_and_one_is_told(tmp_path: Path) -> None:
     ("name", "format_", "text", "shown"),
     [
         ("a.json", "json", "{}\n" + "x" * 300, "{}"),
+        ("a.json", "json", "a\x1b[2J\x00\tø 😀", r"a\x1b[2J\x00\tø 😀"),
         ("a.csv", "csv", "t,n\n1,x\n", "{'t': '1', 'n': 'x'}"),
         ("a.csv", "csv", 't,n\n1,"2\n', '1,"2'),
     ],
