@@ -15,9 +15,10 @@ from dataclasses import dataclass, field
 from heapq import heappop, heappush
 from itertools import chain
 from operator import itemgetter
+from typing import Any
 
 import pyarrow as pa
-from pyspark import RDD, SparkContext, StorageLevel
+from pyspark import RDD, Accumulator, AccumulatorParam, SparkContext, StorageLevel
 from pyspark.sql import DataFrame
 
 from muntin.errors import MuntinError
@@ -68,6 +69,7 @@ class GroupAnswer:
 
 
 Step = RDD[tuple[int, Kept]]
+Told = dict[tuple[int, int], Kept]  # by task and number
 
 
 def home(group: int) -> int:
@@ -113,11 +115,14 @@ class SparkCollection:
         """Adds blocks that tasks have computed as one more step; returns their reports."""
         if len(self._steps) >= STEPS_AT_MOST:
             self.compact()
-        moved = computed.partitionBy(self.groups, home)
         if self._once:
-            step = moved
-            told = self._context.runJob(step, _told, [home(TELLING)])
+            telling = self._context.accumulator({}, _Telling())
+            step = _tell(computed, telling).partitionBy(self.groups, home)
+            compute_now(step)
+            told = [kept for _, kept in sorted(telling.value.items(), key=itemgetter(0))]
+            telling.value = {}  # Spark keeps accumulators
         else:
+            moved = computed.partitionBy(self.groups, home)
             step = _merged(moved, self.shapes, {}).persist(_LEVEL)
             told = self._context.runJob(step, _told)
         self._steps.append(step)
@@ -249,6 +254,39 @@ def scatter(
         for group, rows in split(shapes[shape], block, groups).items():
             kept.setdefault(group, Kept()).blocks[shape] = [Packed.of(rows)]
     yield from kept.items()
+
+
+class _Telling(AccumulatorParam[Told]):
+    """What tasks have for the driver; one that runs again tells nothing new."""
+
+    def zero(self, value: Told) -> Told:
+        return {}
+
+    def addInPlace(  # noqa: N802
+        self, value1: Told, value2: Told
+    ) -> Told:
+        return value1 | value2
+
+
+def _tell(computed: Step, telling: Accumulator[Told]) -> Step:
+    """The blocks alone; reports go to the driver as soon as their task has ended."""
+
+    def tell(task: int, items: Iterable[tuple[int, Kept]]) -> Iterator[tuple[int, Kept]]:
+        for number, (group, kept) in enumerate(items):
+            if kept.reports or kept.errors:
+                telling.add({(task, number): Kept(reports=kept.reports, errors=kept.errors)})
+            yield group, Kept(kept.blocks)
+
+    return computed.mapPartitionsWithIndex(tell)
+
+
+def compute_now(step: RDD[Any]) -> None:
+    """Has a step that was just partitioned written into the shuffle's files, where it waits.
+
+    Spark has this for its own use only. A job with a result would take a second stage: 60 ms.
+    """
+    pairs = step._jrdd.rdd().dependencies().apply(0).rdd()
+    step.context._jsc.sc().submitMapStage(pairs.dependencies().apply(0)).get()
 
 
 def _told(items: Iterable[tuple[int, Kept]]) -> Iterator[Kept]:

@@ -23,6 +23,7 @@ from pyspark.errors import PySparkException
 
 from muntin.errors import MuntinError
 from muntin.kernel import block, engine
+from muntin.spark.collection import compute_now
 from muntin.spark.gateway import Jvm, JvmError
 from muntin.spark.journal import rehearse
 
@@ -189,7 +190,7 @@ def _warm(context: SparkContext) -> None:
         pairs = context.parallelize([(n, n) for n in range(tasks)], tasks).mapPartitions(_prepared)
         moved = pairs.partitionBy(tasks)
         step = moved.mapPartitions(_prepared, True).persist()
-        context.runJob(moved, _prepared, [0])
+        compute_now(moved)
         step.collect()
         context.union([step, step]).mapPartitions(_prepared).collect()
         step.unpersist()
