@@ -15,10 +15,9 @@ from dataclasses import dataclass, field
 from heapq import heappop, heappush
 from itertools import chain
 from operator import itemgetter
-from typing import Any
 
 import pyarrow as pa
-from pyspark import RDD, Accumulator, AccumulatorParam, SparkContext, StorageLevel
+from pyspark import RDD, SparkContext, StorageLevel
 from pyspark.sql import DataFrame
 
 from muntin.errors import MuntinError
@@ -33,25 +32,26 @@ from muntin.logs.records import Report, read_lane
 from muntin.logs.tail import Lane
 from muntin.model import Job, Shape, Stream
 from muntin.pipeline import Answer
+from muntin.spark.moving import move
 from muntin.windows.shelf import Complete, Shelf
 from muntin.windows.spec import WindowSpec
 
 STEPS_AT_MOST = 12
-TELLING = 0  # the key group with which reports travel
+TELLING = 0  # the key group with which news travel
 _LEVEL = StorageLevel.MEMORY_AND_DISK
 
 Jobs = dict[str, Job]
 Shapes = dict[str, Shape]
 Blocks = dict[str, list[Packed]]
+News = Report | MuntinError  # of a lane
 
 
 @dataclass
 class Kept:
-    """The blocks of one key group by shape, and reports on their way to the driver."""
+    """The blocks of one key group by shape, and news on their way to the driver."""
 
     blocks: Blocks = field(default_factory=dict)
-    reports: list[Report] = field(default_factory=list)
-    errors: list[MuntinError] = field(default_factory=list)
+    news: list[News] = field(default_factory=list)
     complete: list[Complete[bytes]] = field(default_factory=list)
 
 
@@ -69,7 +69,6 @@ class GroupAnswer:
 
 
 Step = RDD[tuple[int, Kept]]
-Told = dict[tuple[int, int], Kept]  # by task and number
 
 
 def home(group: int) -> int:
@@ -102,7 +101,7 @@ class SparkCollection:
                 try:
                     blocks, report = read_lane(lane, stream, recipes, slack_us)
                 except MuntinError as error:  # raised by the driver, without Spark's traceback
-                    yield TELLING, Kept(errors=[error])
+                    yield TELLING, Kept(news=[error])
                 else:
                     yield from scatter(shapes, blocks, report, groups)
 
@@ -116,20 +115,13 @@ class SparkCollection:
         if len(self._steps) >= STEPS_AT_MOST:
             self.compact()
         if self._once:
-            telling = self._context.accumulator({}, _Telling())
-            step = _tell(computed, telling).partitionBy(self.groups, home)
-            compute_now(step)
-            told = [kept for _, kept in sorted(telling.value.items(), key=itemgetter(0))]
-            telling.value = {}  # Spark keeps accumulators
+            step, news = move(computed, self.groups, home, _parted)
         else:
             moved = computed.partitionBy(self.groups, home)
             step = _merged(moved, self.shapes, {}).persist(_LEVEL)
-            told = self._context.runJob(step, _told)
+            news = self._context.runJob(step, _news)
         self._steps.append(step)
-        for kept in told:
-            if kept.errors:
-                raise kept.errors[0]
-        found = [report for kept in told for report in kept.reports]
+        found = list(_reports(news))
         self._shelf.drop_touched(self.shapes, [t for report in found for t in report.tallies])
         return found
 
@@ -196,8 +188,8 @@ class SparkCollection:
 
     def compact(self) -> None:
         """Merges all steps into one, without what no window needs any more."""
-        told = self._union(self._steps).mapValues(lambda kept: Kept(kept.blocks))
-        step = self._like_others(_merged(told, self.shapes, self._emitted)).persist(_LEVEL)
+        blocks = self._union(self._steps).mapValues(lambda kept: Kept(kept.blocks))
+        step = self._like_others(_merged(blocks, self.shapes, self._emitted)).persist(_LEVEL)
         step.localCheckpoint()
         step._jrdd.count()  # by the JVM: counting in Python takes one more worker a core
         self.clear()
@@ -249,50 +241,27 @@ def scatter(
     shapes: Shapes, blocks: Mapping[str, pa.Table], report: Report | None, groups: int
 ) -> Iterator[tuple[int, Kept]]:
     """A lane's blocks by key group; the report travels with one of them."""
-    kept: dict[int, Kept] = {TELLING: Kept(reports=[report] if report else [])}
+    kept: dict[int, Kept] = {TELLING: Kept(news=[report] if report else [])}
     for shape, block in blocks.items():
         for group, rows in split(shapes[shape], block, groups).items():
             kept.setdefault(group, Kept()).blocks[shape] = [Packed.of(rows)]
     yield from kept.items()
 
 
-class _Telling(AccumulatorParam[Told]):
-    """What tasks have for the driver; one that runs again tells nothing new."""
-
-    def zero(self, value: Told) -> Told:
-        return {}
-
-    def addInPlace(  # noqa: N802
-        self, value1: Told, value2: Told
-    ) -> Told:
-        return value1 | value2
+def _parted(kept: Kept) -> tuple[Kept, list[News]]:
+    return Kept(kept.blocks), kept.news
 
 
-def _tell(computed: Step, telling: Accumulator[Told]) -> Step:
-    """The blocks alone; reports go to the driver as soon as their task has ended."""
-
-    def tell(task: int, items: Iterable[tuple[int, Kept]]) -> Iterator[tuple[int, Kept]]:
-        for number, (group, kept) in enumerate(items):
-            if kept.reports or kept.errors:
-                telling.add({(task, number): Kept(reports=kept.reports, errors=kept.errors)})
-            yield group, Kept(kept.blocks)
-
-    return computed.mapPartitionsWithIndex(tell)
-
-
-def compute_now(step: RDD[Any]) -> None:
-    """Has a step that was just partitioned written into the shuffle's files, where it waits.
-
-    Spark has this for its own use only. A job with a result would take a second stage: 60 ms.
-    """
-    pairs = step._jrdd.rdd().dependencies().apply(0).rdd()
-    step.context._jsc.sc().submitMapStage(pairs.dependencies().apply(0)).get()
-
-
-def _told(items: Iterable[tuple[int, Kept]]) -> Iterator[Kept]:
-    """What lanes have for the driver, without their blocks."""
+def _news(items: Iterable[tuple[int, Kept]]) -> Iterator[News]:
     for _, kept in items:
-        yield Kept(reports=kept.reports, errors=kept.errors)
+        yield from kept.news
+
+
+def _reports(news: Iterable[News]) -> Iterator[Report]:
+    for told in news:
+        if isinstance(told, MuntinError):
+            raise told
+        yield told
 
 
 def _merged(step: Step, shapes: Shapes, emitted: Mapping[str, Emitted]) -> Step:
@@ -307,9 +276,7 @@ def _merged(step: Step, shapes: Shapes, emitted: Mapping[str, Emitted]) -> Step:
                     block = without_forgotten(shapes[shape], block)
                 needed = _needed(shapes[shape], block, emitted)
                 kept.setdefault(shape, []).append(Packed.of(needed))
-        reports = [report for _, item in found for report in item.reports]
-        errors = [error for _, item in found for error in item.errors]
-        yield group, Kept(kept, reports, errors)
+        yield group, Kept(kept, list(_news(found)))
 
     return step.mapPartitionsWithIndex(merge_group, preservesPartitioning=True)
 

@@ -23,9 +23,9 @@ from pyspark.errors import PySparkException
 
 from muntin.errors import MuntinError
 from muntin.kernel import block, engine
-from muntin.spark.collection import compute_now
 from muntin.spark.gateway import Jvm, JvmError
 from muntin.spark.journal import rehearse
+from muntin.spark.moving import compute_now
 
 SETTINGS = {
     "spark.ui.enabled": "false",
