@@ -77,6 +77,8 @@ class Journal:
         if gone:
             raise StateError(f"results of job '{gone[0]}': their table was taken away while it ran")
         self.batch = batch
+        if whole:
+            self._results.compact(self._shapes)
 
     def _all_blocks(self) -> dict[str, list[bytes]]:
         self._collection.compact()

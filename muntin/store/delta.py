@@ -25,6 +25,12 @@ from pyarrow.parquet import FileMetaData, ParquetWriter, read_metadata
 from muntin.errors import StateError
 from muntin.kernel.engine import literal, run
 
+_FILE_BYTES = 16 << 20
+_MANY_FILES = 32
+_WRITER = WriterProperties(compression="SNAPPY")
+# What a reader may still be reading. Every commit lists the folder of the log.
+_KEPT = "interval 1 hours"
+
 
 def exists(path: Path) -> bool:
     return DeltaTable.is_deltatable(str(path))
@@ -36,8 +42,9 @@ def schema(path: Path) -> pa.Schema:
 
 
 def create(path: Path, schema: pa.Schema) -> None:
+    kept = {"delta.deletedFileRetentionDuration": _KEPT, "delta.logRetentionDuration": _KEPT}
     with _explained(path, "created"):
-        DeltaTable.create(str(path), schema)
+        DeltaTable.create(str(path), schema, configuration=kept)
 
 
 def widen(path: Path, columns: Iterable[pa.Field]) -> None:
@@ -55,7 +62,7 @@ def write(
             str(path),
             table,
             mode=mode,
-            writer_properties=WriterProperties(compression="SNAPPY"),
+            writer_properties=_WRITER,
             commit_properties=_by(writer, batch),
         )
 
@@ -144,8 +151,21 @@ def read(path: Path, sql: str) -> pa.Table:
     if not files:
         return schema(path).empty_table()
     listed = ", ".join(literal(file) for file in files)
-    stored = f"read_parquet([{listed}], union_by_name = true, file_row_number = true)"
+    stored = f"read_parquet([{listed}], union_by_name = true)"
     return run(f"WITH stored AS (FROM {stored}) {sql}", {}, f"reading {path}")
+
+
+def compact(path: Path) -> None:
+    """Merges small files into larger ones once they are many. Readers find the same rows.
+
+    The order of rows may change. Files go when they have not been part of the table for an hour.
+    """
+    with _explained(path, "compacted"):
+        table = DeltaTable(str(path))
+        sizes = pa.table(table.get_add_actions())["size_bytes"].to_pylist()
+        if sum(size < _FILE_BYTES for size in sizes) >= _MANY_FILES:
+            table.optimize.compact(target_size=_FILE_BYTES, writer_properties=_WRITER)
+            table.vacuum(dry_run=False, full=True)
 
 
 def tidy(path: Path) -> None:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 
 from muntin.errors import InputError, StateError
@@ -14,6 +15,7 @@ from muntin.store import delta
 
 DEFAULT_STATE = Path(".muntin")
 _FOLDER = "results"
+_NUMBER = pa.field("row_number", pa.int64())  # a table has no order of its own
 
 
 class Results:
@@ -23,8 +25,8 @@ class Results:
 
     def prepare(self, schemas: Mapping[str, pa.Schema]) -> None:
         """Creates the tables that are not there yet, so that readers find them empty."""
-        for job, schema in schemas.items():
-            path = self._folder / job
+        for job, columns in schemas.items():
+            path, schema = self._folder / job, columns.append(_NUMBER)
             if not delta.exists(path):
                 delta.create(path, schema)
             else:
@@ -43,7 +45,9 @@ class Results:
         files = {}
         for job, tables in rows.items():
             with _explained(job):
-                file = delta.write_file(self._folder / job, self._schemas[job], batch, tables)
+                file = delta.write_file(
+                    self._folder / job, self._schemas[job], batch, _numbered(tables)
+                )
             if file is not None:
                 files[job] = file
         return files
@@ -59,6 +63,12 @@ class Results:
                 if not delta.add_file(self._folder / job, file, stream, batch):
                     gone.append(job)
         return gone
+
+    def compact(self, jobs: Collection[str]) -> None:
+        """Keeps tables of jobs quick to read and to add to, however many batches they have."""
+        for job in jobs:
+            with _explained(job):
+                delta.compact(self._folder / job)
 
     def jobs(self) -> list[str]:
         if not self._folder.is_dir():
@@ -82,7 +92,7 @@ class Results:
             raise InputError(
                 f"no results of job '{job}' in {self._folder.parent}; there are: {known}"
             )
-        if "c2" not in delta.schema(path).names:
+        if _NUMBER.name not in delta.schema(path).names:
             message = f"the results of job '{job}' in {path} are of an earlier version of Muntin"
             raise StateError(f"{message}; read them with another tool, or use another --state")
         window = "window_name, window_start, window_end"
@@ -91,12 +101,19 @@ class Results:
         if latest:
             wanted.append("window_end = max(window_end) OVER (PARTITION BY window_name)")
         newest = f" QUALIFY {' AND '.join(wanted)}" if wanted else ""
-        # Rows of a window lie in one file, in their order.
-        order = " ORDER BY window_end, revision, file_row_number"
+        order = f" ORDER BY window_end, revision, {_NUMBER.name}"
         rows = f"SELECT * FROM stored{where}{newest}"
         # A revision without rows is stored as one that has no score.
-        shown = f"SELECT * EXCLUDE (file_row_number) FROM ({rows}) WHERE c2 IS NOT NULL{order}"
+        shown = f"SELECT * EXCLUDE ({_NUMBER.name}) FROM ({rows}) WHERE c2 IS NOT NULL{order}"
         return delta.read(path, shown)
+
+
+def _numbered(tables: Iterable[pa.Table]) -> Iterator[pa.Table]:
+    rows = 0
+    for table in tables:
+        numbers = np.arange(rows, rows + table.num_rows)
+        yield table.append_column(_NUMBER, pa.array(numbers))
+        rows += table.num_rows
 
 
 @contextmanager

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -45,6 +46,27 @@ def test_order_survives_many_batches_and_large_windows(tmp_path: Path) -> None:
     assert [r["n"] for r in found] == list(range(150, 0, -1)) * 8
     assert [r["n"] for r in store.read("top", latest=True).to_pylist()] == list(range(150, 0, -1))
     assert store.read("top", after=START + timedelta(minutes=5)).num_rows == 300
+
+
+def test_many_batches_become_few_files(tmp_path: Path) -> None:
+    store, folder = Results(tmp_path), tmp_path / "results" / "top"
+    for batch in range(40):
+        publish(store, "s", batch, rows(range(batch * 2, batch * 2 + 2), 15))
+        if batch == 30:
+            store.compact(["top"])  # not enough of them
+    before, old = store.read("top"), DeltaTable(folder)
+    assert len(old.file_uris()) == 40
+    left_by_a_crash, fresh = folder / "part-0.parquet", folder / "part-1.parquet"
+    for path in (left_by_a_crash, fresh):
+        path.write_bytes(b"never part of the table")
+    os.utime(left_by_a_crash, (0, 0))
+    store.compact(["top"])
+    assert len(DeltaTable(folder).file_uris()) == 1
+    assert store.read("top").equals(before)
+    assert old.count() == len(before)  # by one who has opened it before
+    assert (left_by_a_crash.exists(), fresh.exists()) == (False, True)
+    publish(store, "s", 39, rows(range(1), 1))  # which it has
+    assert store.read("top").equals(before)
 
 
 def test_batches_count_once_for_each_stream(tmp_path: Path) -> None:
