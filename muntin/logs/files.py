@@ -10,7 +10,7 @@ from __future__ import annotations
 import errno
 import os
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -88,8 +88,8 @@ def last_line_end(file: BinaryIO, start: int, size: int) -> int:
 
 
 def find_inode(path: Path, inode: int) -> Path | None:
-    """Where a file has been renamed to within its folder, or within its link's."""
-    return next((other for other, found in _beside(path) if found == inode), None)
+    """Where a file has been renamed to: in its folder or its link's, in one in there or beside."""
+    return next((other for other, found in _near(path) if found == inode), None)
 
 
 def open_inode(path: Path, inode: int) -> BinaryIO:
@@ -106,7 +106,7 @@ def open_inode(path: Path, inode: int) -> BinaryIO:
 
 
 def open_marked(path: Path, mark: Mark | None) -> BinaryIO:
-    """Opens a file that was looked at before, or a copy of it beside it.
+    """Opens a file that was looked at before, wherever it was renamed to, or a copy beside it.
 
     A file that was cut or rewritten since is refused: its bytes are not those that were meant.
     """
@@ -117,8 +117,9 @@ def open_marked(path: Path, mark: Mark | None) -> BinaryIO:
         if holds(file, mark):
             return file
         file.close()
-    beside = sorted(_beside(path), key=lambda other: other[1] != mark.inode)
-    for other, _ in beside:
+    renamed = find_inode(path, mark.inode)
+    copies = [other for other, _ in _beside(path)]
+    for other in [renamed, *copies] if renamed else copies:
         with suppress(OSError):
             file = other.open("rb")
             if holds(file, mark):
@@ -130,10 +131,32 @@ def open_marked(path: Path, mark: Mark | None) -> BinaryIO:
 
 def _beside(path: Path) -> Iterator[tuple[Path, int]]:
     """The files of a path's folder, and of its link's, with their inodes."""
-    for folder in dict.fromkeys((path.parent, path.resolve().parent)):
-        with suppress(OSError), os.scandir(folder) as entries:
-            for entry in entries:
-                # Not entry.inode(): on overlay file systems it may differ from stat's.
-                with suppress(FileNotFoundError):
-                    if entry.is_file():
-                        yield Path(entry.path), entry.stat().st_ino
+    for folder in _folders(path):
+        yield from _files(folder)
+
+
+def _near(path: Path) -> Iterator[tuple[Path, int]]:
+    """The same, and then the files of folders in there and of folders beside it.
+
+    A file keeps its inode only where it stays on its device.
+    """
+    yield from _beside(path)
+    for folder in _folders(path):
+        for around in (folder, folder.parent):
+            with suppress(OSError), os.scandir(around) as entries:
+                for entry in entries:
+                    if entry.is_dir() and entry.stat().st_dev == around.stat().st_dev:
+                        yield from _files(Path(entry.path))
+
+
+def _folders(path: Path) -> Iterable[Path]:
+    return dict.fromkeys((path.parent, path.resolve().parent))
+
+
+def _files(folder: Path) -> Iterator[tuple[Path, int]]:
+    with suppress(OSError), os.scandir(folder) as entries:
+        for entry in entries:
+            # Not entry.inode(): on overlay file systems it may differ from stat's.
+            with suppress(FileNotFoundError):
+                if entry.is_file():
+                    yield Path(entry.path), entry.stat().st_ino

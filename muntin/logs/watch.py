@@ -287,7 +287,7 @@ def _stat(path: Path, source: str, matched: bool) -> _Found | None:
 
 
 def _find_again(file: FilePosition) -> _Found | None:
-    """A file that no pattern matches any more: where it was last, or renamed in its folder."""
+    """A file that no pattern matches any more: where it was last, or renamed near there."""
     there = _stat(Path(file.path), file.source, False)
     if there is None or there.key != file.key:
         moved = find_inode(Path(file.path), file.inode)

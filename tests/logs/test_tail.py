@@ -175,6 +175,30 @@ def test_what_was_renamed_keeps_its_place_over_restarts(reader: Reader, log: Pat
     assert reader.read() == []
 
 
+@pytest.mark.parametrize("away", ["web/old", "archive"])
+def test_rotation_into_another_folder(tmp_path: Path, away: str) -> None:
+    log, old = tmp_path / "web" / "app.log", tmp_path / away / "app.log.1"
+    for folder in (log.parent, old.parent):
+        folder.mkdir(exist_ok=True)
+    log.write_text("one\n")
+    reader = Reader(stream(tmp_path / "web" / "*.log"))
+    assert reader.read() == ["one"]
+    append(log, "two\n")
+    batch = reader.batch()
+    append(log, "three\n")
+    log.rename(old)
+    log.write_text("four\n")
+    assert lines_of(batch.lanes) == ["two"]
+    assert sorted(reader.read()) == ["four", "three"]
+    append(old, "late\n")
+    assert reader.read() == ["late"]
+    append(log, "five\n")
+    log.rename(old.with_name("app.log.2"))
+    reader.restart()
+    assert reader.read() == ["five"]
+    assert reader.notes == []
+
+
 def test_rotation_between_planning_and_reading(reader: Reader, log: Path) -> None:
     append(log, "three\n")
     batch = reader.batch()
