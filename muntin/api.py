@@ -85,4 +85,11 @@ def microseconds_of(text: str, option: str) -> int:
 
 def results(job: str, state: str | Path = DEFAULT_STATE, window: str = "all") -> pa.Table:
     """A job's stored rows: all of them, or those of the `latest` window."""
-    return Results(Path(state)).read(job, latest=window == "latest")
+    return Results(Path(state)).read(job, latest=is_latest(window, "window"))
+
+
+def is_latest(text: str, option: str) -> bool:
+    """Which windows to read, given as an option: only the `latest`, or `all`."""
+    if text not in ("latest", "all"):
+        raise InputError(f"{option} is 'latest' or 'all', not '{text}'")
+    return text == "latest"

@@ -16,7 +16,7 @@ from rich.markup import escape
 from typer.core import TyperGroup
 
 from muntin import program as programs
-from muntin.api import seconds_of
+from muntin.api import is_latest, seconds_of
 from muntin.errors import InputError, LanguageError, MuntinError
 from muntin.inline import windows_inline
 from muntin.language.explain import explain as explain_program
@@ -158,11 +158,10 @@ def results(
     ] = False,
 ) -> None:
     """Print a job's results, each with C²: how complete it is, and why it left."""
-    if window not in ("latest", "all"):
-        raise InputError(f"--window is 'latest' or 'all', not '{window}'")
+    latest = is_latest(window, "--window")
     store = Results(state)
     writer = RowWriter(format_, sys.stdout, detail, scored=True, revisions=revisions)
-    rows = store.read(job, latest=window == "latest", revisions=revisions)
+    rows = store.read(job, latest=latest, revisions=revisions)
     writer.write(job, rows)
     newest = max(rows["emitted_at"].to_pylist(), default=None)
     while follow:

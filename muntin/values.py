@@ -8,8 +8,11 @@ from datetime import UTC, date, datetime
 from decimal import Decimal
 from math import isfinite
 from typing import Any
+from unicodedata import category
 
 import pyarrow as pa
+
+_SEEN = ("Cf", "Zs")  # spaces, and what joins letters
 
 
 def window_text(start: datetime | int, end: datetime | int) -> str:
@@ -28,10 +31,15 @@ def _moment(time: datetime) -> str:
 def cell_text(value: Any, kind: pa.DataType) -> str:
     """A value for people: digits in groups, floating-point numbers rounded."""
     if isinstance(value, float):
-        return f"{value:,.4g}" if abs(value) < 1000 else f"{value:,.0f}"
+        return f"{value:,.0f}" if 1000 <= abs(value) < 1e15 else f"{value:,.4g}"
     if isinstance(value, int) and not isinstance(value, bool):
         return f"{value:,}"
-    return "" if value is None else text(value, kind)
+    return "" if value is None else harmless(text(value, kind))
+
+
+def harmless(text: str) -> str:
+    """The text without characters that would do something to a terminal."""
+    return "".join(c if c.isprintable() or category(c) in _SEEN else ascii(c)[1:-1] for c in text)
 
 
 def score_text(c2: dict[str, Any]) -> str:

@@ -52,6 +52,14 @@ def drawn(table: pa.Table, width: int) -> list[str]:
     return console.file.getvalue().splitlines()
 
 
+def test_values_do_nothing_to_the_terminal() -> None:
+    key = "a\x1b[31m\u200d\u00a0\nø"
+    text = "\n".join(drawn(rows({"key": key, "large": 1e300, "small": -2.5e-7}), 120))
+    assert "a\\x1b[31m\u200d\u00a0\\nø" in text
+    assert "1e+300" in text
+    assert "-2.5e-07" in text
+
+
 @pytest.mark.parametrize("width", [24, 40, 60, 80, 120, 200])
 def test_no_number_and_no_letter_is_cut(width: int) -> None:
     lines = drawn(rows(WIDE), width)

@@ -162,6 +162,13 @@ def function_names() -> frozenset[str]:
 
 
 @cache
+def volatile_names() -> frozenset[str]:
+    """Every function that is another value each time, but error, which has none."""
+    sql = "SELECT DISTINCT function_name FROM duckdb_functions() WHERE stability = 'VOLATILE'"
+    return frozenset(str(name) for (name,) in connection().execute(sql).fetchall()) - {"error"}
+
+
+@cache
 def type_names() -> frozenset[str]:
     """Every type that is called by a plain name."""
     found = connection().execute("SELECT DISTINCT type_name FROM duckdb_types()").fetchall()

@@ -12,7 +12,7 @@ from sqlglot import exp
 
 from muntin.kernel.aggregates import stored
 from muntin.kernel.compute import Recipe
-from muntin.kernel.engine import describe, function_names, is_function
+from muntin.kernel.engine import describe, function_names, is_function, volatile_names
 from muntin.language.calls import PYTHON, aggregates_in, is_aggregate
 from muntin.language.grouped import Groups
 from muntin.language.messages import nearest, reason
@@ -62,6 +62,11 @@ def _meaningless(node: exp.Expr) -> str | None:
     called = isinstance(node, exp.Anonymous) and not isinstance(node.parent, exp.WithinGroup)
     if called and PYTHON not in node.meta and not is_function(node.name.lower()):
         return f"unknown function '{node.name}'; {nearest(node.name, function_names(), '')}"
+    if called and node.name.lower() in volatile_names():
+        return (
+            f"{node.name.lower()}() is another value each time, so that the same records would not "
+            "give the same rows; a hash does: hash(x) % 100 < 10 keeps a tenth"
+        )
     return None
 
 

@@ -17,6 +17,7 @@ from muntin.kernel.engine import literal, run
 from muntin.logs.chunks import LINE, Chunk, WorkOrder, is_gzip
 from muntin.logs.formats import PATTERNS, Wanted, wrong_columns_sql
 from muntin.model import POSITION, Format, Stream
+from muntin.values import harmless
 
 _SHOWN = 200
 
@@ -35,13 +36,8 @@ class BadRow:
         text = self.text.strip() if len(self.text) <= _SHOWN else self.text[:_SHOWN] + "…"
         return (
             f"{order.path}{place}: a row does not fit stream '{stream.name}': {self.reason}: "
-            f"{_harmless(text)}"
+            f"{harmless(text)}"
         )
-
-
-def _harmless(text: str) -> str:
-    """The text without characters that would do something to a terminal."""
-    return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
 
 
 def first_bad_row(chunk: Chunk, records: pa.Table, stream: Stream, wanted: Wanted) -> BadRow:

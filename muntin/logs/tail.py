@@ -13,7 +13,6 @@ from operator import itemgetter
 from muntin.errors import InputError
 from muntin.logs.chunks import WorkOrder
 from muntin.logs.files import FilePosition
-from muntin.logs.patterns import described
 from muntin.logs.watch import Unread, Watch
 from muntin.model import Stream
 
@@ -80,8 +79,7 @@ class Tail:
     def require_files(self) -> None:
         """Refuses patterns that match nothing at all."""
         if not self._watch.matches():
-            wanted = described(self._stream.patterns)
-            raise InputError(f"stream '{self._stream.name}': no file matches {wanted}")
+            raise InputError(self._watch.nothing_matches)
 
     def next_batch(self, now: float, in_order: bool, most: int | None = None) -> Batch:
         """What to read next, about `most` bytes where a batch has to be short.

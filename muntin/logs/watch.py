@@ -30,7 +30,7 @@ from muntin.logs.files import (
     open_inode,
     open_marked,
 )
-from muntin.logs.patterns import path_patterns
+from muntin.logs.patterns import described, path_patterns
 from muntin.model import Stream
 
 _SETTLED_SECONDS = 2.0
@@ -100,6 +100,8 @@ class Watch:
         self._looks: dict[Key, _Look] = {}
         self._told: dict[Path, str] = {}
         self._notes: list[str] = []
+        if follow and not self._positions and not self.matches():
+            self._notes.append(f"{self.nothing_matches} yet; waiting for one")
 
     @property
     def positions(self) -> tuple[FilePosition, ...]:
@@ -118,6 +120,11 @@ class Watch:
         """What happened to files since this was last asked."""
         notes, self._notes = self._notes, []
         return tuple(notes)
+
+    @property
+    def nothing_matches(self) -> str:
+        wanted = described(self._stream.patterns)
+        return f"stream '{self._stream.name}': no file matches {wanted}"
 
     def matches(self) -> bool:
         """Whether any file is there at all."""

@@ -557,6 +557,15 @@ def test_patterns_must_match_something(tmp_path: Path) -> None:
         Tail(stream("none/x"), follow=False).require_files()
 
 
+def test_who_follows_is_told_that_nothing_matches_yet(tmp_path: Path, log: Path) -> None:
+    reader = Reader(stream(tmp_path / "*.lgo"))
+    assert (reader.read(), reader.read()) == ([], [])
+    (told,) = reader.notes
+    assert told == f"stream 'logs': no file matches '{tmp_path}/*.lgo' yet; waiting for one"
+    log.rename(tmp_path / "app.lgo")
+    assert reader.read() == ["one", "two"]
+
+
 def test_a_file_that_two_patterns_match_is_read_once(tmp_path: Path, log: Path) -> None:
     reader = Reader(stream(tmp_path / "*.log", tmp_path / "app.*"))
     assert reader.read() == ["one", "two"]

@@ -11,6 +11,7 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
 
+import muntin as mt
 from muntin.errors import InputError, StateError
 from muntin.store.results import Results
 
@@ -114,6 +115,8 @@ def test_what_is_missing_or_has_changed_is_told(tmp_path: Path) -> None:
     store = Results(tmp_path)
     with pytest.raises(InputError, match="no results of job 'top'"):
         store.read("top")
+    with pytest.raises(InputError, match="window is 'latest' or 'all', not 'last'"):
+        mt.results("top", tmp_path, window="last")
     store.prepare({"top": rows(range(1), 1).schema})
     assert store.read("top").num_rows == 0
     wider = rows(range(1), 1).append_column("more", pa.array(["x"]))
