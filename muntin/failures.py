@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import pickle
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, field
 
 import pyarrow as pa
@@ -38,6 +38,17 @@ class Failures:
             yield str(fault)
             if len(known) > limit:
                 yield _stopped(job, "" if fault.stops else _allowed(limit))
+
+    def resume(self, jobs: Iterable[Job], changed: Collection[str]) -> Iterator[str]:
+        """Gives jobs that have changed another chance, and tells of those that have stopped."""
+        for name in changed:
+            self.positions.pop(name, None)
+        for job in jobs:
+            if len(self.positions.get(job.name, ())) > job.max_errors:
+                yield (
+                    f"job '{job.name}' stopped in an earlier run; its windows from there on are "
+                    "left out until its code has changed; then it goes on with what is read next"
+                )
 
     def leaves(self, job: Job, which: int, end: int) -> bool:
         """Whether a window is not yet behind one exception too many."""

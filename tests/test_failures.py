@@ -369,21 +369,31 @@ def test_failures_on_spark_survive_a_restart(
 ) -> None:
     from muntin.spark.runner import Settings, SparkRun
 
-    program = with_job(
-        with_job(lines, "good", Words, stream="lines"), "bad", Raises, stream="lines"
-    )
+    good = with_job(lines, "good", Words, stream="lines")
     how = Settings(tmp_path / "state", follow=False, batch_bytes=1 << 20)
-    notes: list[str] = []
-    rows: dict[str, int] = {}
-    for more in ("", "190 a\n250 a\n"):
+
+    def run(job: type[MapReduce], more: str) -> tuple[str, dict[str, int]]:
+        notes: list[str] = []
+        rows: dict[str, int] = {}
         with (tmp_path / "web.txt").open("a") as file:
             file.write(more)
+        program = with_job(good, "bad", job, stream="lines")
         for step in SparkRun(program, spark.sparkContext, how).steps():
             notes += step.notes
             for result in step.emission.results():
                 rows[result.job] = rows.get(result.job, 0) + result.rows.num_rows
-    assert len([note for note in notes if "failed" in note]) == 1
-    assert rows == {"good": 7, "bad": 2}
+        return " ".join(notes), rows
+
+    notes, rows = run(Raises, "")
+    assert "failed" in notes
+    assert rows == {"good": 5, "bad": 2}
+    notes, rows = run(Raises, "190 a\n250 a\n")
+    assert "failed" not in notes
+    assert "job 'bad' stopped in an earlier run" in notes
+    assert rows == {"good": 2}
+    notes, rows = run(Words, "310 a\n")
+    assert "stopped" not in notes
+    assert rows == {"good": 1, "bad": 1}
 
 
 def test_spans_are_refused() -> None:

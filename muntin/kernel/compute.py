@@ -166,7 +166,7 @@ def compute(
             mapped = map_records(shape, recipe.windows, mine, source, may_be_late)
             block, faults = mapped.block, [*faults, *mapped.faults]
         else:
-            doing = f"computing blocks of {shape.stream}"
+            doing = f"a job on stream '{shape.stream}'"
             if shape.gap is not None:
                 mine, late[shape.id] = ways[TIME.column].since(good, recipe.over)
             block = added(shape, run(recipe.sql(may_be_late), {"records": mine}, doing))

@@ -110,9 +110,18 @@ def run(sql: str, tables: Mapping[str, pa.Table], doing: str) -> pa.Table:
         return _local.plans.run(sql, tables) if tables else con.sql(sql).to_arrow_table()
     except duckdb.InterruptException:
         raise KeyboardInterrupt from None
+    except duckdb.DataError as error:
+        raise EngineError(doing, _blamed(str(error)), "") from error
     # DuckDB cuts the text that it quotes in a message, perhaps in the middle of a letter.
     except (duckdb.Error, UnicodeDecodeError) as error:
         raise EngineError(doing, str(error).strip(), sql) from error
+
+
+def _blamed(error: str) -> str:
+    """What DuckDB says of a value, and what to do where it is of another type than was thought."""
+    reason = error.strip()
+    converted = "Could not convert string" in reason
+    return f"{reason}; TRY_CAST gives NULL for such a value" if converted else reason
 
 
 def describe(sql: str, columns: Mapping[str, str], relation: str) -> list[tuple[str, str]]:

@@ -160,7 +160,7 @@ def completed(
 
 
 def _rows(job: Job, windows: Relation) -> pa.Table:
-    doing = f"finishing job {job.name}: {windows.doing}"
+    doing = f"job '{job.name}', {windows.doing}"
     if not job.shape.states:
         return run(finish_sql(job, windows.sql), windows.tables, doing)
     values, faults = finished(job, windows.table())

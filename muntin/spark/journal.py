@@ -41,13 +41,15 @@ class Journal:
         saved = self._checkpoint.load(set(self._shapes.values()))
         self._results.prepare({job.name: no_windows(job).table().schema for job in jobs})
         if saved is not None:
-            self._resume(saved)
+            self._resume(saved, jobs)
 
-    def _resume(self, saved: Saved) -> None:
+    def _resume(self, saved: Saved, jobs: Sequence[Job]) -> None:
         for job in self._results.publish(self._stream, saved.batch, saved.results):
             message = "its table was taken away, with all results so far; a new one begins"
             self.notes.append(f"job '{job}': {message}")
         self.notes += differences(saved.shapes, self._shapes)
+        changed = [name for name, shape in saved.shapes.items() if self._shapes.get(name) != shape]
+        self.notes += saved.progress.failures.resume(jobs, changed)
         # The first commit rewrites what earlier runs have left, however short they were.
         self._appended = SAVES_PER_REWRITE - 1
         self._collection.restore(saved.blocks)

@@ -62,13 +62,29 @@ def test_spark_and_the_stored_table(spark: SparkSession, tmp_path: Path) -> None
     check(mt.results("j", tmp_path / "state").to_pylist())
 
 
+def test_a_value_that_does_not_convert_is_named(tmp_path: Path) -> None:
+    (tmp_path / "a.jsonl").write_text('{"t": 1, "n": "x3"}\n')
+    text = (
+        f"CREATE STREAM s (t BIGINT, n VARCHAR) FROM '{tmp_path}/a.jsonl' FORMAT json TIMESTAMP t;"
+        "CREATE JOB j AS SELECT sum({}(n AS INT)) AS n FROM s WINDOW 1 HOUR;"
+    )
+    with pytest.raises(mt.EngineError) as raised:
+        list(mt.run(mt.sql(text.replace("{}", "CAST"))))
+    assert str(raised.value) == (
+        "a job on stream 's': Conversion Error: Could not convert string 'x3' to INT32 when casting "
+        "from source column n; TRY_CAST gives NULL for such a value"
+    )
+    (result,) = mt.run(mt.sql(text.replace("{}", "TRY_CAST")))
+    assert result.rows.to_pylist() == [{"n": None}]
+
+
 def test_a_sum_that_does_not_fit_is_an_error_not_a_number(tmp_path: Path) -> None:
     (tmp_path / "a.jsonl").write_text(f'{{"t": 1, "n": {2**63 - 1}}}\n' * 2)
     text = (
         f"CREATE STREAM s (t BIGINT, n BIGINT) FROM '{tmp_path}/a.jsonl' FORMAT json TIMESTAMP t;"
         "CREATE JOB j AS SELECT {} AS n FROM s WINDOW 1 HOUR;"
     )
-    with pytest.raises(mt.EngineError, match=r"finishing job j"):
+    with pytest.raises(mt.EngineError, match=r"job 'j', windows .*out of range"):
         list(mt.run(mt.sql(text.replace("{}", "sum(n)"))))
     (result,) = mt.run(mt.sql(text.replace("{}", "sum(n::DECIMAL(38,0))")))
     assert result.rows.to_pylist() == [{"n": 2 * (2**63 - 1)}]
