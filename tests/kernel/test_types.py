@@ -71,8 +71,8 @@ def test_a_value_that_does_not_convert_is_named(tmp_path: Path) -> None:
     with pytest.raises(mt.EngineError) as raised:
         list(mt.run(mt.sql(text.replace("{}", "CAST"))))
     assert str(raised.value) == (
-        "a job on stream 's': Conversion Error: Could not convert string 'x3' to INT32 when casting "
-        "from source column n; TRY_CAST gives NULL for such a value"
+        "a job on stream 's': Conversion Error: Could not convert string 'x3' to INT32 when "
+        "casting from source column n; TRY_CAST gives NULL for such a value"
     )
     (result,) = mt.run(mt.sql(text.replace("{}", "TRY_CAST")))
     assert result.rows.to_pylist() == [{"n": None}]
