@@ -12,7 +12,7 @@ from typing import Annotated, Any, cast
 
 import typer
 from rich.console import Console
-from rich.markup import escape
+from rich.text import Text
 from typer.core import TyperGroup
 
 from muntin import program as programs
@@ -22,7 +22,7 @@ from muntin.inline import windows_inline
 from muntin.language.explain import explain as explain_program
 from muntin.language.explain import explain_stream
 from muntin.model import Program
-from muntin.output import OutputFormat, RowWriter, losses
+from muntin.output import OutputFormat, RowWriter, losses, note
 from muntin.pipeline import Pipeline
 from muntin.store.checkpoint import choices_in
 from muntin.store.results import DEFAULT_STATE, Results
@@ -203,7 +203,7 @@ def main() -> None:
     try:
         app()
     except MuntinError as error:
-        _err.print(f"[bold red]error:[/] {escape(str(error))}", soft_wrap=True)
+        _err.print(Text.assemble(("error:", "bold red"), " ", str(error)), soft_wrap=True)
         sys.exit(1)
     except BrokenPipeError:  # the reader of our output has gone, for example `head`
         sys.stderr.close()
@@ -232,7 +232,7 @@ def _write(path: Path, text: str) -> None:
 
 
 def _note(text: str) -> None:
-    _err.print(f"[yellow]note:[/] {escape(text)}", soft_wrap=True)
+    _err.print(note(text), soft_wrap=True)
 
 
 def _tell_losses(pipeline: Pipeline) -> None:

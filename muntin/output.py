@@ -11,6 +11,7 @@ from typing import Any, TextIO
 import pyarrow as pa
 import pyarrow.compute as pc
 from rich.console import Console
+from rich.text import Text
 
 from muntin.emission import SCORE, SCORE_IN_SHORT
 from muntin.language.durations import describe
@@ -113,6 +114,11 @@ def json_lines(rows: pa.Table) -> Iterable[str]:
     for row in zip(*(column.to_pylist() for column in rows.columns), strict=True):
         fields = (f"{n}: {json_text(v, t)}" for n, v, t in zip(names, row, types, strict=True))
         yield "{" + ", ".join(fields) + "}"
+
+
+def note(text: str) -> Text:
+    """Something a user should know, as it is: brackets and colons in it mean nothing."""
+    return Text.assemble(("note:", "yellow"), " ", text)
 
 
 def losses(

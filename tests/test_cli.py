@@ -166,6 +166,15 @@ def test_the_version_is_told(capsys: pytest.CaptureFixture[str]) -> None:
     assert re.fullmatch(r"muntin \d+\.\d+\.\d+\n", out)
 
 
+def test_what_is_told_is_no_markup(sql: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    line = r"x :smile: \[(.*?)\] [red]"
+    (sql.parent / "web.jsonl").write_text(line)
+    stream = f"s (ts TIMESTAMP) FROM '{sql.parent}/web.jsonl' FORMAT json TIMESTAMP ts"
+    sql.write_text(f"CREATE STREAM {stream}; CREATE JOB j AS SELECT count(*) FROM s WINDOW 1 DAY;")
+    _, _, err = muntin(capsys, "try", sql)
+    assert f": it is not a JSON object: {line}" in err.replace("\n", "")
+
+
 def test_no_records_are_told(sql: Path, capsys: pytest.CaptureFixture[str]) -> None:
     write(sql.parent, [])
     columns = "hits (ts TIMESTAMP, path VARCHAR, ms DOUBLE) FROM"

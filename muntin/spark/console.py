@@ -14,12 +14,11 @@ from typing import Any
 
 from pyspark import SparkContext
 from rich.console import Console
-from rich.markup import escape
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
 
 from muntin.emission import JobWindows
 from muntin.model import Program
-from muntin.output import losses
+from muntin.output import losses, note
 from muntin.spark.context import own_context
 from muntin.spark.runner import Settings, SparkRun, Step, Summary
 from muntin.store.checkpoint import require_free
@@ -72,8 +71,8 @@ def tell(summary: Summary, console: Console) -> None:
         job, (records, windows) = max(summary.open.items(), key=lambda item: item[1])
         wait = f"wait{'s' if records == 1 else ''} in {_count(windows, 'open window')}"
         console.print(f"{_count(records, 'record')} of job '{job}' {wait}", soft_wrap=True)
-    for note in losses(summary.records, summary.bad, summary.late, summary.slack_us):
-        console.print(f"[yellow]note:[/] {escape(note)}", soft_wrap=True)
+    for text in losses(summary.records, summary.bad, summary.late, summary.slack_us):
+        console.print(note(text), soft_wrap=True)
 
 
 def _totals(summary: Summary) -> str:
@@ -98,8 +97,8 @@ class _View:
         self._task = progress.add_task("reading", total=None) if progress else None
 
     def seen(self, step: Step) -> None:
-        for note in step.notes:
-            self._console.print(f"[yellow]note:[/] {escape(note)}", soft_wrap=True)
+        for text in step.notes:
+            self._console.print(note(text), soft_wrap=True)
         if self._progress is not None and self._task is not None:
             done = self._progress.tasks[self._task].completed + step.bytes
             self._progress.update(self._task, completed=done, total=done + step.remaining)

@@ -124,6 +124,9 @@ class StreamRun:
         )
         self._notes = self._journal.notes
         self._before = _totals(self.pipeline.progress)
+        self._late_before = {
+            name: late.records for name, late in self.pipeline.progress.late.items()
+        }
 
     def wake_at(self) -> float | None:
         """When windows with a deadline have to set off, if one is open."""
@@ -157,7 +160,7 @@ class StreamRun:
         return Step(self._stream.name, emission, size, self._remaining, records, notes)
 
     def add_to(self, summary: Summary) -> None:
-        """What this run has done; late records are counted over the life of the state."""
+        """What this run has done."""
         progress = self.pipeline.progress
         done = [now - before for now, before in zip(_totals(progress), self._before, strict=True)]
         summary.records += done[0]
@@ -165,8 +168,10 @@ class StreamRun:
         summary.bad += done[2]
         summary.windows += done[3]
         for name, late in progress.late.items():
-            summary.late[name] = late.records
-            summary.slack_us[name] = late.slack_us
+            lost = late.records - self._late_before.get(name, 0)
+            if lost:
+                summary.late[name] = lost
+                summary.slack_us[name] = late.slack_us
         for name in self.pipeline.jobs:
             records, windows = self.pipeline.waiting(name)
             if records:

@@ -199,6 +199,11 @@ def test_a_finite_run_says_what_it_did(spark: SparkSession, tmp_path: Path) -> N
     list(more.steps())
     assert stored(tmp_path) == [*before, (30, "a", 5, 1)]
     assert more.summary.late == {"sums": 1}
+    again = SparkRun(
+        program(tmp_path / "logs"), spark.sparkContext, Settings(tmp_path / "state", False)
+    )
+    list(again.steps())
+    assert again.summary.late == {}
 
 
 def test_states_that_cannot_be_used_are_refused(spark: SparkSession, tmp_path: Path) -> None:
