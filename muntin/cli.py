@@ -138,9 +138,11 @@ def run(
     from muntin.spark.console import RunOptions, run_program
 
     settings = RunOptions(state, master, once, seconds, idle_seconds, cast(Sharing, sharing))
+    if summary is not None:
+        _write(summary, "", "a")  # refused now rather than after the run
     totals = run_program(_chosen(program, None), settings, _err)
     if summary is not None:
-        _write(summary, json.dumps(totals, indent=2) + "\n")
+        _write(summary, json.dumps(totals, indent=2) + "\n", "w")
 
 
 @app.command()
@@ -224,9 +226,10 @@ def _iso(moment: datetime) -> str:
     return moment.isoformat().replace("+00:00", "Z")
 
 
-def _write(path: Path, text: str) -> None:
+def _write(path: Path, text: str, mode: str) -> None:
     try:
-        path.write_text(text)
+        with path.open(mode) as file:
+            file.write(text)
     except OSError as error:
         raise InputError(f"{path} cannot be written: {error.strerror}") from error
 

@@ -153,6 +153,14 @@ def test_wrong_arguments_are_refused(
     assert muntin(capsys, "fly")[0] == 2
 
 
+def test_a_summary_that_cannot_be_written_is_refused_before_the_run(
+    sql: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = sql.parent / "nowhere" / "totals.json"
+    code, _, err = muntin(capsys, "run", sql, "--once", "--summary", path)
+    assert (code, err) == (1, f"error: {path} cannot be written: No such file or directory")
+
+
 def test_explain_prints_every_stage(sql: Path, capsys: pytest.CaptureFixture[str]) -> None:
     code, out, _ = muntin(capsys, "explain", sql)
     assert code == 0
