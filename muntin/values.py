@@ -12,7 +12,7 @@ from unicodedata import category
 
 import pyarrow as pa
 
-_SEEN = ("Cf", "Zs")  # spaces, and what joins letters
+_JOINERS = "\u200c\u200d"  # of letters
 
 
 def window_text(start: datetime | int, end: datetime | int) -> str:
@@ -39,7 +39,11 @@ def cell_text(value: Any, kind: pa.DataType) -> str:
 
 def harmless(text: str) -> str:
     """The text without characters that would do something to a terminal."""
-    return "".join(c if c.isprintable() or category(c) in _SEEN else ascii(c)[1:-1] for c in text)
+    return "".join(c if _is_seen(c) else ascii(c)[1:-1] for c in text)
+
+
+def _is_seen(char: str) -> bool:
+    return char.isprintable() or char in _JOINERS or category(char) == "Zs"
 
 
 def score_text(c2: dict[str, Any]) -> str:

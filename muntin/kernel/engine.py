@@ -16,6 +16,7 @@ import pyarrow as pa
 
 from muntin.errors import EngineError
 from muntin.kernel.sketches import MACROS
+from muntin.values import harmless
 
 _local = threading.local()
 _PLANS_AT_MOST = 200
@@ -119,7 +120,7 @@ def run(sql: str, tables: Mapping[str, pa.Table], doing: str) -> pa.Table:
 
 def _blamed(error: str) -> str:
     """What DuckDB says of a value, and what to do where it is of another type than was thought."""
-    reason = error.strip()
+    reason = harmless(error.strip())
     converted = "Could not convert string" in reason
     return f"{reason}; TRY_CAST gives NULL for such a value" if converted else reason
 

@@ -10,9 +10,10 @@ from __future__ import annotations
 import errno
 import os
 import zlib
-from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import cache
+from itertools import chain
 from pathlib import Path
 from typing import BinaryIO
 
@@ -87,11 +88,6 @@ def last_line_end(file: BinaryIO, start: int, size: int) -> int:
     return start
 
 
-def find_inode(path: Path, inode: int) -> Path | None:
-    """Where a file has been renamed to: in its folder or its link's, in one in there or beside."""
-    return next((other for other, found in _near(path) if found == inode), None)
-
-
 def open_inode(path: Path, inode: int) -> BinaryIO:
     """Opens the very file that was seen at the path, also if it was renamed a moment ago."""
     with suppress(FileNotFoundError):
@@ -99,7 +95,7 @@ def open_inode(path: Path, inode: int) -> BinaryIO:
         if os.fstat(file.fileno()).st_ino == inode:
             return file
         file.close()
-    moved = find_inode(path, inode)
+    moved = Surroundings().find(path, inode)
     if moved is None:
         raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(path))
     return moved.open("rb")
@@ -117,8 +113,8 @@ def open_marked(path: Path, mark: Mark | None) -> BinaryIO:
         if holds(file, mark):
             return file
         file.close()
-    renamed = find_inode(path, mark.inode)
-    copies = [other for other, _ in _beside(path)]
+    renamed = Surroundings().find(path, mark.inode)
+    copies = [other for folder in _folders(path) for other in _files(folder).values()]
     for other in [renamed, *copies] if renamed else copies:
         with suppress(OSError):
             file = other.open("rb")
@@ -129,34 +125,53 @@ def open_marked(path: Path, mark: Mark | None) -> BinaryIO:
     raise InputError(f"{path} {what} before it was read")
 
 
-def _beside(path: Path) -> Iterator[tuple[Path, int]]:
-    """The files of a path's folder, and of its link's, with their inodes."""
-    for folder in _folders(path):
-        yield from _files(folder)
+class Surroundings:
+    """What lies near files, each folder looked into once."""
+
+    def __init__(self) -> None:
+        self._files = cache(_files)
+        self._inner = cache(_inner)
+
+    def find(self, path: Path, inode: int, marked: bool = True) -> Path | None:
+        """Where a file has been renamed to: in its folder or its link's, in one in there or beside.
+
+        It keeps its inode only where it stays on its device. One without a mark, by which to tell
+        it from another that has its inode now, is looked for in its own folder alone.
+        """
+        folders = _folders(path)
+        around = [*folders, *(folder.parent for folder in folders)] if marked else []
+        for folder in chain(folders, chain.from_iterable(map(self._inner, around))):
+            if inode in self._files(folder):
+                return self._files(folder)[inode]
+        return None
 
 
-def _near(path: Path) -> Iterator[tuple[Path, int]]:
-    """The same, and then the files of folders in there and of folders beside it.
-
-    A file keeps its inode only where it stays on its device.
-    """
-    yield from _beside(path)
-    for folder in _folders(path):
-        for around in (folder, folder.parent):
-            with suppress(OSError), os.scandir(around) as entries:
-                for entry in entries:
-                    if entry.is_dir() and entry.stat().st_dev == around.stat().st_dev:
-                        yield from _files(Path(entry.path))
+def _folders(path: Path) -> list[Path]:
+    return list(dict.fromkeys((path.parent, path.resolve().parent)))
 
 
-def _folders(path: Path) -> Iterable[Path]:
-    return dict.fromkeys((path.parent, path.resolve().parent))
+def _inner(folder: Path) -> list[Path]:
+    """The folders in a folder that are on its device."""
+    found = []
+    for entry in _entries(folder):
+        with suppress(OSError):
+            if entry.is_dir() and entry.stat().st_dev == folder.stat().st_dev:
+                found.append(Path(entry.path))
+    return found
 
 
-def _files(folder: Path) -> Iterator[tuple[Path, int]]:
+def _files(folder: Path) -> dict[int, Path]:
+    """The files of a folder by their inodes."""
+    found: dict[int, Path] = {}
+    for entry in _entries(folder):
+        # Not entry.inode(): on overlay file systems it may differ from stat's.
+        with suppress(OSError):
+            if entry.is_file():
+                found.setdefault(entry.stat().st_ino, Path(entry.path))
+    return found
+
+
+def _entries(folder: Path) -> list[os.DirEntry[str]]:
     with suppress(OSError), os.scandir(folder) as entries:
-        for entry in entries:
-            # Not entry.inode(): on overlay file systems it may differ from stat's.
-            with suppress(FileNotFoundError):
-                if entry.is_file():
-                    yield Path(entry.path), entry.stat().st_ino
+        return list(entries)
+    return []

@@ -22,8 +22,8 @@ from muntin.logs.files import (
     MARK_BYTES,
     FilePosition,
     Key,
+    Surroundings,
     checksum,
-    find_inode,
     holds,
     last_line_end,
     mark_start,
@@ -34,6 +34,7 @@ from muntin.logs.patterns import described, path_patterns
 from muntin.model import Stream
 
 _SETTLED_SECONDS = 2.0
+_FINISHED_SECONDS = 3600.0
 _TICK_SECONDS = 0.1  # writes that are closer together may leave the same time of change
 _GZIP_RATIO = 8
 
@@ -134,6 +135,7 @@ class Watch:
         """Finds out what there is to read."""
         if self._looks and not self._follow:
             return
+        self._forget_finished(now)
         found = self._find()
         self._identify(found)
         looks = {}
@@ -184,11 +186,20 @@ class Watch:
                 f = _stat(path, source, True)
                 if f is not None:
                     found.setdefault(f.key, f)
+        near = Surroundings()
         for file in self._positions.values():
-            f = _find_again(file) if file.key not in found else None
+            f = _find_again(file, near) if file.key not in found else None
             if f is not None:
                 found[f.key] = f
         return found
+
+    def _forget_finished(self, now: float) -> None:
+        """Lets go of files that no pattern matches any more once nobody writes them either."""
+        for key, look in self._looks.items():
+            finished = look.settled and look.end <= self._positions[key].position
+            silent = now - look.since >= _FINISHED_SECONDS
+            if finished and silent and not look.found.matched:
+                del self._positions[key]
 
     def _identify(self, found: Mapping[Key, _Found]) -> None:
         """Gives every file its position: its own, one it inherits, or the start."""
@@ -293,11 +304,11 @@ def _stat(path: Path, source: str, matched: bool) -> _Found | None:
     return _Found(path, source, matched, key, stat.st_size, stat.st_mtime_ns)
 
 
-def _find_again(file: FilePosition) -> _Found | None:
+def _find_again(file: FilePosition, near: Surroundings) -> _Found | None:
     """A file that no pattern matches any more: where it was last, or renamed near there."""
     there = _stat(Path(file.path), file.source, False)
     if there is None or there.key != file.key:
-        moved = find_inode(Path(file.path), file.inode)
+        moved = near.find(Path(file.path), file.inode, bool(file.mark_end))
         there = _stat(moved, file.source, False) if moved else None
     return there if there is not None and there.key == file.key else None
 

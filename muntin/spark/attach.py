@@ -96,9 +96,10 @@ def attach(
     with post.lock:  # what an earlier query on the same state has begun comes first
         collection = SparkCollection(frame.sparkSession.sparkContext, described, jobs)
         journal = Journal(state, described, jobs, collection)
+        _tell(journal.notes)
         pipeline = Pipeline(described, jobs, collection, True, idle_seconds, journal.progress)
         outlet = Outlet(pipeline, journal, follow=True, clock=clock)
-        post.holder = handler = _Handler(pipeline, collection, outlet, source, clock, post)
+        post.holder = handler = _Handler(pipeline, collection, journal, outlet, source, clock, post)
     writer = frame.writeStream.foreachBatch(handler.take)
     query = writer.option("checkpointLocation", str(state / "spark" / stream)).start()
     Thread(target=handler.watch, args=(query,), name=f"muntin {stream}", daemon=True).start()
@@ -122,6 +123,7 @@ class _Handler:
         self,
         pipeline: Pipeline,
         collection: SparkCollection,
+        journal: Journal,
         outlet: Outlet,
         source: str | None,
         clock: Clock,
@@ -129,6 +131,7 @@ class _Handler:
     ) -> None:
         self._pipeline = pipeline
         self._collection = collection
+        self._journal = journal
         self._outlet = outlet
         self._source = source
         self._clock = clock
@@ -151,6 +154,7 @@ class _Handler:
             self._batches += 1
             behind = frozenset(progress.sources if self._batches == 1 else ())
             _tell(outlet.leave(started, read=True, behind=behind).notes)
+            _tell(self._journal.tidy())
 
     def watch(self, query: StreamingQuery) -> None:
         """Lets windows leave in time when Spark has no batch, as long as the query goes on."""

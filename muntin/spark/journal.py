@@ -34,6 +34,7 @@ class Journal:
         self._collection = collection
         self._shapes = {job.name: job.shape.id for job in jobs}
         self._appended = 0
+        self._untidy = False
         self.notes: list[str] = []
         self.batch = -1
         self.progress = Progress()
@@ -79,8 +80,12 @@ class Journal:
         if gone:
             raise StateError(f"results of job '{gone[0]}': their table was taken away while it ran")
         self.batch = batch
-        if whole:
-            self._results.compact(self._shapes)
+        self._untidy |= whole
+
+    def tidy(self) -> list[str]:
+        """Merges small files of results where there may be many; returns what there is to say."""
+        untidy, self._untidy = self._untidy, False
+        return list(self._results.compact(self._shapes)) if untidy else []
 
     def _all_blocks(self) -> dict[str, list[bytes]]:
         self._collection.compact()

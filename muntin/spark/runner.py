@@ -153,7 +153,14 @@ class StreamRun:
                 started, final, self._unsaved, batch.behind, batch.positions
             )
             self._unsaved = False
-        return self._told(emission, batch.bytes, [*notes, *emission.notes])
+        notes += emission.notes
+        if final:
+            notes += self._journal.tidy()
+        return self._told(emission, batch.bytes, notes)
+
+    def tidy(self) -> None:
+        """What can wait until there is nothing to read."""
+        self._notes += self._journal.tidy()
 
     def _told(self, emission: Emission, size: int, notes: Sequence[str]) -> Step:
         records = self.pipeline.progress.records
@@ -235,6 +242,8 @@ class SparkRun:
             if seconds is not None and time.monotonic() - started >= seconds:
                 return
             if self._settings.follow and not behind:
+                for run in runs:
+                    run.tidy()
                 wake_at = _first(runs)
                 until = POLL_SECONDS if wake_at is None else wake_at - self._clock()
                 self.stop.wait(max(0.0, min(POLL_SECONDS, until)))

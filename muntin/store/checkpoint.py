@@ -32,7 +32,7 @@ from muntin.store import delta
 from muntin.windows.choice import Choice
 from muntin.windows.ledger import Ledger
 
-VERSION = 4
+VERSION = 5
 _SCHEMA = pa.schema(
     [
         ("batch", pa.int64()),

@@ -64,11 +64,18 @@ class Results:
                     gone.append(job)
         return gone
 
-    def compact(self, jobs: Collection[str]) -> None:
-        """Keeps tables of jobs quick to read and to add to, however many batches they have."""
+    def compact(self, jobs: Collection[str]) -> Iterator[str]:
+        """Keeps tables of jobs quick to read and to add to, however many batches they have.
+
+        Where that fails, perhaps because somebody else does the same, it is told: nothing is lost.
+        """
         for job in jobs:
-            with _explained(job):
-                delta.compact(self._folder / job)
+            path = self._folder / job
+            try:
+                if delta.exists(path):
+                    delta.compact(path)
+            except StateError as error:
+                yield f"results of job '{job}': {error}; this is tried again later"
 
     def jobs(self) -> list[str]:
         if not self._folder.is_dir():

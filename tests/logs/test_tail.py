@@ -199,6 +199,47 @@ def test_rotation_into_another_folder(tmp_path: Path, away: str) -> None:
     assert reader.notes == []
 
 
+def test_an_empty_log_is_not_looked_for_elsewhere(tmp_path: Path) -> None:
+    """Another file may have its inode by then, and nothing tells them apart."""
+    log, other = tmp_path / "web" / "app.log", tmp_path / "other" / "secret.txt"
+    for path in (log, other):
+        path.parent.mkdir()
+    log.write_text("")
+    reader = Reader(stream(tmp_path / "web" / "*.log"))
+    assert reader.read() == []
+    log.rename(other)
+    append(other, "password\n")
+    assert reader.read() == []
+
+
+def test_odd_entries_near_a_log_are_passed_over(tmp_path: Path) -> None:
+    log, old = tmp_path / "web" / "app.log", tmp_path / "old" / "app.log"
+    for path in (log, old):
+        path.parent.mkdir()
+    for folder in (tmp_path, log.parent, old.parent):
+        for name in ("a", "z"):
+            (folder / name).symlink_to(folder / name)
+    log.write_text("one\n")
+    reader = Reader(stream(tmp_path / "web" / "*.log"))
+    append(log, "two\n")
+    batch = reader.batch()
+    log.rename(old)
+    assert lines_of(batch.lanes) == ["one", "two"]
+    append(old, "three\n")
+    assert reader.read() == ["three"]
+
+
+def test_a_rotated_log_that_nobody_writes_is_let_go(tmp_path: Path, log: Path) -> None:
+    reader = Reader(stream(tmp_path / "*.log"))
+    assert reader.read() == ["one", "two"]
+    old = log.rename(tmp_path / "app.old")
+    append(old, "three\n")
+    assert reader.read() == ["three"]
+    kept = [len(reader.tail.next_batch(NOW + s, True).positions) for s in (3599, 3601)]
+    assert kept == [1, 0]
+    assert (reader.read(), reader.notes) == ([], [])
+
+
 def test_rotation_between_planning_and_reading(reader: Reader, log: Path) -> None:
     append(log, "three\n")
     batch = reader.batch()

@@ -215,15 +215,22 @@ def test_jobs_in_python_run_on_frames_and_fail_alone(
         "CREATE JOB fails AS PYTHON 'attached_jobs:Fails' FROM shop WINDOW 1 MINUTE;"
     )
     state = tmp_path / "state"
-    query = mt.attach(
-        frame.json(str(tmp_path / "in")), jobs, stream="shop", timestamp="at", state=state
-    )
-    try:
-        query.processAllAvailable()
-    finally:
-        query.stop()
+
+    def take_all() -> None:
+        query = mt.attach(
+            frame.json(str(tmp_path / "in")), jobs, stream="shop", timestamp="at", state=state
+        )
+        try:
+            query.processAllAvailable()
+        finally:
+            query.stop()
+
+    take_all()
     (row,) = mt.results("totals", state).to_pylist()
     assert (row["product"], row["clicks"]) == ("a", 5)
     assert mt.results("fails", state).num_rows == 0
     assert "job 'fails': mapper failed on {" in caplog.text
     assert "LookupError: a" in caplog.text
+    assert "earlier run" not in caplog.text
+    take_all()
+    assert "job 'fails' stopped in an earlier run" in caplog.text
