@@ -113,9 +113,8 @@ def open_marked(path: Path, mark: Mark | None) -> BinaryIO:
         if holds(file, mark):
             return file
         file.close()
-    renamed = Surroundings().find(path, mark.inode)
-    copies = [other for folder in _folders(path) for other in _files(folder).values()]
-    for other in [renamed, *copies] if renamed else copies:
+    near = Surroundings()
+    for other in filter(None, [near.find(path, mark.inode), *near.beside(path)]):
         with suppress(OSError):
             file = other.open("rb")
             if holds(file, mark):
@@ -140,10 +139,13 @@ class Surroundings:
         """
         folders = _folders(path)
         around = [*folders, *(folder.parent for folder in folders)] if marked else []
-        for folder in chain(folders, chain.from_iterable(map(self._inner, around))):
-            if inode in self._files(folder):
-                return self._files(folder)[inode]
-        return None
+        searched = chain(folders, chain.from_iterable(map(self._inner, around)))
+        found = (self._files(folder).get(inode) for folder in searched)
+        return next(filter(None, found), None)
+
+    def beside(self, path: Path) -> list[Path]:
+        """The files of a path's folder, and of its link's."""
+        return [file for folder in _folders(path) for file in self._files(folder).values()]
 
 
 def _folders(path: Path) -> list[Path]:
