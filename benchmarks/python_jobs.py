@@ -20,8 +20,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from muntin.inline import windows_inline
-from muntin.program import sql, with_job
+from muntin.language.program import sql, with_job
+from muntin.run.inline import windows_inline
 
 Counts = dict[str, int]
 WORDS_IN_A_LINE = 10

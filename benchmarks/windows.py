@@ -32,7 +32,7 @@ from muntin.kernel.compute import Clocks, compute
 from muntin.kernel.consolidate import Consolidation
 from muntin.kernel.finish import Due, completed, finish
 from muntin.model import POSITION, Job
-from muntin.pipeline import recipes_of
+from muntin.run.pipeline import recipes_of
 from muntin.spark.context import start_context
 from muntin.spark.runner import Settings, SparkRun
 from muntin.store.results import Results

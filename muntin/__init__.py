@@ -1,7 +1,6 @@
 """Muntin: standing questions over logs, answered window by window."""
 
 from muntin.api import attach, results, run_on_spark
-from muntin.emission import Result
 from muntin.errors import (
     BadRowError,
     BlockError,
@@ -13,10 +12,11 @@ from muntin.errors import (
     StateError,
 )
 from muntin.fidelity.score import C2, Reason, State
-from muntin.inline import run_inline as run
-from muntin.jobs import Incremental, MapReduce
+from muntin.kernel.python.jobs import Incremental, MapReduce
+from muntin.language.program import load, sql, with_job
 from muntin.model import Counts, Job, Program, Stream
-from muntin.program import load, sql, with_job
+from muntin.run.inline import run_inline as run
+from muntin.run.results import Result
 
 __all__ = [
     "C2",

@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from muntin.emission import Result
 from muntin.errors import InputError
-from muntin.inline import log
-from muntin.language.durations import parse_duration
 from muntin.model import Program
+from muntin.run.inline import log
+from muntin.run.results import Result
 from muntin.store.results import DEFAULT_STATE, Results
+from muntin.units import parse_duration
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -15,15 +15,15 @@ from rich.console import Console
 from rich.text import Text
 from typer.core import TyperGroup
 
-from muntin import program as programs
 from muntin.api import is_latest, seconds_of
 from muntin.errors import InputError, LanguageError, MuntinError
-from muntin.inline import windows_inline
+from muntin.language import program as programs
 from muntin.language.explain import explain as explain_program
 from muntin.language.explain import explain_stream
 from muntin.model import Program
-from muntin.output import OutputFormat, RowWriter, losses, note
-from muntin.pipeline import Pipeline
+from muntin.run.inline import windows_inline
+from muntin.run.pipeline import Pipeline
+from muntin.show.output import OutputFormat, RowWriter, losses, note
 from muntin.store.checkpoint import choices_in
 from muntin.store.results import DEFAULT_STATE, Results
 from muntin.windows.choice import Sharing
@@ -135,7 +135,7 @@ def run(
     if sharing not in ("auto", "shared", "separate"):
         raise InputError(f"--sharing is auto, shared or separate, not '{sharing}'")
     program = programs.load(file)
-    from muntin.spark.console import RunOptions, run_program
+    from muntin.show.console import RunOptions, run_program
 
     settings = RunOptions(state, master, once, seconds, idle_seconds, cast(Sharing, sharing))
     if summary is not None:
@@ -180,8 +180,8 @@ def status(
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object.")] = False,
 ) -> None:
     """Show each job's windows, lags against its bound, mean C² and misses, and all sources."""
-    from muntin.status import draw
-    from muntin.status import status as status_of
+    from muntin.show.status import draw
+    from muntin.show.status import status as status_of
 
     jobs, sources = status_of(state)
     if as_json:
@@ -195,7 +195,7 @@ def demo(
     seconds: Annotated[float, typer.Option(help="Stop after this long; 0 means never.")] = 0,
 ) -> None:
     """Write live logs of a few servers and answer three questions from them."""
-    from muntin.demo.show import run_demo
+    from muntin.show.demo.show import run_demo
 
     run_demo(seconds or None)
 

@@ -18,6 +18,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from muntin.model import Stream
 
+_JOINERS = "\u200c\u200d"  # of letters
+
 
 class MuntinError(Exception):
     """The root: catching it catches every error Muntin raises on purpose."""
@@ -88,3 +90,12 @@ def _width(char: str) -> int:
     if unicodedata.combining(char):
         return 0
     return 2 if unicodedata.east_asian_width(char) in "WF" else 1
+
+
+def harmless(text: str) -> str:
+    """The text without characters that would do something to a terminal."""
+    return "".join(c if _is_seen(c) else ascii(c)[1:-1] for c in text)
+
+
+def _is_seen(char: str) -> bool:
+    return char.isprintable() or char in _JOINERS or unicodedata.category(char) == "Zs"

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from muntin.jobs import Incremental, MapReduce, Pair
+from muntin.kernel.python.jobs import Incremental, MapReduce, Pair
 
 Record = dict[str, Any]
 

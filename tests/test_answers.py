@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from muntin.emission import Result
-from muntin.inline import windows_inline
-from muntin.program import sql
+from muntin.language.program import sql
+from muntin.run.inline import windows_inline
+from muntin.run.results import Result
 from muntin.windows.choice import Sharing
 from tests.oracle import AGGREGATES, Question, Record, Window, same, write_logs
 

@@ -13,8 +13,8 @@ import pytest
 from benchmarks.python_jobs import contest, write_text
 from benchmarks.questions import QUESTIONS, Question, checksum, muntin_sql, panes_sql, windows_sql
 from benchmarks.shop import COLUMNS, FILE, Shop, write_shop
-from muntin.inline import windows_inline
-from muntin.program import sql
+from muntin.language.program import sql
+from muntin.run.inline import windows_inline
 
 SMALL = Shop(records=4000, servers=3, products=50, hours=0.2)
 Row = tuple[datetime, datetime, str, int]

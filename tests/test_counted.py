@@ -21,14 +21,14 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from muntin.emission import Result
 from muntin.errors import BadRowError
-from muntin.inline import windows_inline
-from muntin.language.durations import describe_window
+from muntin.language.program import sql
 from muntin.model import Program
-from muntin.pipeline import Pipeline
-from muntin.program import sql
+from muntin.run.inline import windows_inline
+from muntin.run.pipeline import Pipeline
+from muntin.run.results import Result
 from muntin.store.results import Results
+from muntin.units import describe_window
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -7,12 +7,12 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from muntin.departures import Departures
 from muntin.fidelity.score import Reason
+from muntin.language.program import sql
 from muntin.logs.records import Report
 from muntin.model import TIME, Bounds, Job, Tally
-from muntin.program import sql
-from muntin.progress import Leaving, Progress
+from muntin.run.departures import Departures
+from muntin.run.progress import Leaving, Progress
 from muntin.windows.spec import WindowSpec
 
 PANE = 10
@@ -67,7 +67,7 @@ def test_a_record_is_late_if_some_window_leaves_it_out(
         if any(
             came_too_late(job, spec, end, tally.not_before, known)
             for spec in job.windows
-            for end in range(spec.first_end(tally.pane), spec.last_end(tally.pane) + 1, spec.step)
+            for end in range(spec.first_end(tally.pane), spec.last_end(tally.pane) + 1, spec.stride)
         )
     )
     Departures({job.name: job}, known).take(Report("a", tuple(found), 0, 0, {}, {}))

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import muntin as mt
-from muntin.inline import InlineCollection, InlineRun, windows_inline
+from muntin.run.inline import InlineCollection, InlineRun, windows_inline
 
 STREAM = (
     "CREATE STREAM s (t DOUBLE, e DOUBLE, k DOUBLE, x DOUBLE, u UBIGINT) "

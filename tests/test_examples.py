@@ -19,10 +19,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from muntin import program
 from muntin.api import results, run_on_spark
-from muntin.inline import windows_inline
-from muntin.pipeline import Pipeline
+from muntin.language import program
+from muntin.run.inline import windows_inline
+from muntin.run.pipeline import Pipeline
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

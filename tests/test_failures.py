@@ -12,12 +12,12 @@ import pytest
 
 import muntin as mt
 from muntin.errors import CodeError, LanguageError
-from muntin.inline import windows_inline
-from muntin.jobs import Incremental, MapReduce, Pair
 from muntin.kernel.python import mapping, partials, reducing, running
+from muntin.kernel.python.jobs import Incremental, MapReduce, Pair
 from muntin.kernel.python.rounds import Round
+from muntin.language.program import sql, with_job
 from muntin.model import Code, Program
-from muntin.program import sql, with_job
+from muntin.run.inline import windows_inline
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

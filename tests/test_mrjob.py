@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from muntin.errors import LanguageError
-from muntin.inline import windows_inline
-from muntin.program import sql
+from muntin.language.program import sql
+from muntin.run.inline import windows_inline
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -11,8 +11,8 @@ import pyarrow as pa
 import pytest
 from rich.console import Console
 
-from muntin.output import OutputFormat, RowWriter
-from muntin.table import TableText
+from muntin.show.output import OutputFormat, RowWriter
+from muntin.show.table import TableText
 
 START = datetime(2026, 3, 1, 12, tzinfo=UTC)
 

@@ -13,8 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from muntin.errors import LanguageError
-from muntin.inline import windows_inline
-from muntin.program import sql
+from muntin.language.program import sql
+from muntin.run.inline import windows_inline
 from tests.oracle import Question, Record, Window, write_logs
 from tests.test_answers import sources, windows
 from tests.test_python_jobs import STREAM, order, slacks, unexpected

@@ -10,8 +10,8 @@ from typing import Any, ClassVar
 import pyarrow as pa
 import pytest
 
-from muntin.inline import windows_inline
-from muntin.program import sql, with_job
+from muntin.language.program import sql, with_job
+from muntin.run.inline import windows_inline
 from tests.oracle import Record, write_logs
 from tests.test_python_jobs import STREAM
 

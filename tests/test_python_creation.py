@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from muntin.errors import LanguageError
-from muntin.program import sql
+from muntin.language.program import sql
 from tests.test_python_aggregates import Second
 from tests.test_python_jobs import STREAM
 

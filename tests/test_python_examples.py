@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from muntin.emission import Result
-from muntin.inline import run_inline
+from muntin.run.inline import run_inline
+from muntin.run.results import Result
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

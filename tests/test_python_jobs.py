@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from muntin.emission import Result
-from muntin.inline import windows_inline
+from muntin.language.program import load, sql, with_job
 from muntin.model import Program
-from muntin.program import load, sql, with_job
+from muntin.run.inline import windows_inline
+from muntin.run.results import Result
 from tests.oracle import Question, Record, Window, write_logs
 from tests.python_jobs import JOBS
 from tests.test_answers import sources, windows

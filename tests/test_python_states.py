@@ -11,12 +11,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from muntin.emission import Result
 from muntin.errors import LanguageError
-from muntin.inline import windows_inline
-from muntin.jobs import Incremental, Pair
+from muntin.kernel.python.jobs import Incremental, Pair
+from muntin.language.program import sql, with_job
 from muntin.model import Program
-from muntin.program import sql, with_job
+from muntin.run.inline import windows_inline
+from muntin.run.results import Result
 from tests.oracle import Question, Record, Window, write_logs
 from tests.test_answers import sources
 from tests.test_python_jobs import STREAM, order, slacks

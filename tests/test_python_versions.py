@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from muntin.inline import windows_inline
+from muntin.language.program import load, sql, with_job
 from muntin.model import Program
-from muntin.program import load, sql, with_job
+from muntin.run.inline import windows_inline
 from tests.oracle import write_logs
 from tests.test_python_jobs import STREAM
 
@@ -101,9 +101,8 @@ HELPS = 5
 
 
 def version(folder: Path, seed: str) -> str:
-    text = (
-        f"from muntin.program import load; print(load(r'{folder}/jobs.sql').jobs['words'].shape.id)"
-    )
+    imported = "from muntin.language.program import load"
+    text = f"{imported}; print(load(r'{folder}/jobs.sql').jobs['words'].shape.id)"
     environment = {**os.environ, "PYTHONHASHSEED": seed, "PYTHONDONTWRITEBYTECODE": "1"}
     ran = subprocess.run(
         [sys.executable, "-c", text], env=environment, capture_output=True, text=True, check=True

@@ -13,7 +13,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 import muntin as mt
-from muntin.inline import windows_inline
+from muntin.run.inline import windows_inline
 from tests.oracle import Record, write_logs
 
 PANE = 10

@@ -23,12 +23,12 @@ import numpy as np
 
 import muntin as mt
 from benchmarks.experiments.playback import START, Piece, names, step_through
-from muntin import emission
 from muntin.fidelity.eviction import Policy
 from muntin.fidelity.score import Board
 from muntin.fidelity.scoreboard import Scoreboard, Source
 from muntin.fidelity.timing import Timing
-from muntin.inline import windows_inline
+from muntin.run import results as emission
+from muntin.run.inline import windows_inline
 
 SCORING: tuple[tuple[Any, str], ...] = (
     (Scoreboard, "seen"),

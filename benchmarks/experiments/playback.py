@@ -18,8 +18,8 @@ from pathlib import Path
 import numpy as np
 
 import muntin as mt
-from muntin.emission import JobWindows
-from muntin.inline import InlineRun
+from muntin.run.inline import InlineRun
+from muntin.run.results import JobWindows
 
 START = 1_799_884_800.0  # where windows of every length in use here begin
 PATIENCE = 1e9  # so many seconds of silence are not death

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from muntin.fidelity.sampling import kept_of
 from muntin.model import Sample
-from muntin.values import percent
+from muntin.units import percent
 
 Cells = NDArray[np.uint8]  # a State for each source and pane
 Mask = NDArray[np.bool_]

@@ -153,12 +153,12 @@ class Consolidation:
         """Remembers what the next window of a kind, after the one that ends here, is made of."""
         if removable(self.shape) and not self._has_nulls():
             start = end - spec.length
-            tables = {"made": window, "leaving": _inside(self._panes, start, start + spec.step)}
+            tables = {"made": window, "leaving": _inside(self._panes, start, start + spec.stride)}
             rest = WindowSpec(spec.range - spec.slide, spec.slide, spec.offset, spec.pane)
             doing = f"what stays of the window up to pane {end}"
             self._remember(rest, self._cast(run(rest_sql(self.shape, end), tables, doing)))
             return
-        size = isqrt(spec.length // spec.step) * spec.step
+        size = isqrt(spec.length // spec.stride) * spec.stride
         block = WindowSpec(size * spec.pane, size * spec.pane, 0, spec.pane)
         known = {
             e for made, table in self.made if made == block for e in _counts(table["w"])[0].tolist()
@@ -379,9 +379,9 @@ def add_and_remove_sql(shape: Shape, spec: WindowSpec) -> str:
         for cell in cells_of(shape)
     )
     return (
-        f"SELECT unnest(range(w, until, {spec.step})) AS w, {keys}, {present}\n"
+        f"SELECT unnest(range(w, until, {spec.stride})) AS w, {keys}, {present}\n"
         f"FROM (SELECT w, {keys}, {running},\n"
-        f"  lead(w, 1, (SELECT max(w) FROM due) + {spec.step}) OVER {by} AS until\n"
+        f"  lead(w, 1, (SELECT max(w) FROM due) + {spec.stride}) OVER {by} AS until\n"
         f"  FROM (SELECT w, {keys}, {changes} FROM ({_events_sql(spec)}) GROUP BY w, {keys}))\n"
         f"WHERE {_records_sql(shape)} > 0"
     )
@@ -389,9 +389,9 @@ def add_and_remove_sql(shape: Shape, spec: WindowSpec) -> str:
 
 def _events_sql(spec: WindowSpec) -> str:
     """When each partial enters and when it leaves, within the due windows."""
-    first = f"{floor_div_sql(f'pane - {spec.length + spec.shift}', spec.step)} + 1"
-    last = floor_div_sql(f"pane - {spec.shift}", spec.step)
-    ends = f"* {spec.step} + {spec.length + spec.shift}"
+    first = f"{floor_div_sql(f'pane - {spec.length + spec.shift}', spec.stride)} + 1"
+    last = floor_div_sql(f"pane - {spec.shift}", spec.stride)
+    ends = f"* {spec.stride} + {spec.length + spec.shift}"
     spans = (
         f"SELECT *, greatest(({first}) {ends}, (SELECT min(w) FROM due)) AS enter, "
         f"({last} + 1) {ends} AS leave FROM blocks"
@@ -445,9 +445,9 @@ def _expanded_sql(spec: WindowSpec, rows: str, to_end: int) -> str:
     phase = spec.shift + spec.length - to_end
     first = f"greatest(low, (SELECT min(w) FROM due) - {to_end})"
     last = f"least(high, (SELECT max(w) FROM due) - {to_end})"
-    before = floor_div_sql(f"{first} - {phase} + {spec.step - 1}", spec.step)
-    at = f"{before} * {spec.step} + {phase}"
+    before = floor_div_sql(f"{first} - {phase} + {spec.stride - 1}", spec.stride)
+    at = f"{before} * {spec.stride} + {phase}"
     return (
         f"SELECT * EXCLUDE (low, high), "
-        f"unnest(range({at}, {last} + 1, {spec.step})) + {to_end} AS w\nFROM ({rows})"
+        f"unnest(range({at}, {last} + 1, {spec.stride})) + {to_end} AS w\nFROM ({rows})"
     )

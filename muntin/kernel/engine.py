@@ -14,9 +14,8 @@ from functools import cache
 import duckdb
 import pyarrow as pa
 
-from muntin.errors import EngineError
+from muntin.errors import EngineError, harmless
 from muntin.kernel.sketches import MACROS
-from muntin.values import harmless
 
 _local = threading.local()
 _PLANS_AT_MOST = 200

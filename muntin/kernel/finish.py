@@ -126,13 +126,13 @@ def _finish(
         return {n: advance(jobs[n], blocks, kinds[0]) for n, kinds in mine.items() if kinds[0]}
     if shape.in_python:
         return finish_windows(shape, jobs, blocks, mine)
-    asked = sorted(_asked(jobs, mine), key=lambda a: (a.spec.length, a.spec.step))
+    asked = sorted(_asked(jobs, mine), key=lambda a: (a.spec.length, a.spec.stride))
     consolidation = Consolidation(shape, blocks, made=made if made is not None else [])
     longest = max(w.length for job in jobs.values() for w in job.windows)
     for number, each in enumerate(asked):
         larger = asked[number + 1 :]
         # Windows that overlap are never pieces side by side: of those, none is remembered.
-        again = each.spec.step == each.spec.length and (
+        again = each.spec.stride == each.spec.length and (
             any(way_of(shape, a.spec, len(a.ends)) is Way.SHARE for a in larger)
             or (due.more and made is not None and each.spec.length < longest)
         )
@@ -222,7 +222,7 @@ def _slices(shape: Shape, block: pa.Table, spec: WindowSpec, ends: Ends) -> Iter
         yield ends
         return
     panes = max(1, pc.count_distinct(block.column("pane")).as_py())
-    rows = block.num_rows * spec.overlap * spec.step // panes
+    rows = block.num_rows * spec.overlap * spec.stride // panes
     if way_of(shape, spec, len(ends)) is not Way.SHARE:  # partials are merged on the way
         rows = min(rows, _different(block, row_names(shape)))
     count = max(1, ROWS_AT_ONCE // max(1, rows))

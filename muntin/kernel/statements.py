@@ -118,9 +118,9 @@ def _spread_sql(shape: Shape, spec: WindowSpec) -> str:
 
 def ends_sql(spec: WindowSpec, pane: str) -> str:
     """One row for the end of every window that holds the pane."""
-    first = floor_div_sql(f"({pane}) - {spec.length + spec.shift}", spec.step)
-    last = floor_div_sql(f"({pane}) - {spec.shift}", spec.step)
-    return f"unnest(range({first} + 1, {last} + 1)) * {spec.step} + {spec.length + spec.shift}"
+    first = floor_div_sql(f"({pane}) - {spec.length + spec.shift}", spec.stride)
+    last = floor_div_sql(f"({pane}) - {spec.shift}", spec.stride)
+    return f"unnest(range({first} + 1, {last} + 1)) * {spec.stride} + {spec.length + spec.shift}"
 
 
 def bounds_sql(shape: Shape) -> Iterator[str]:
@@ -161,7 +161,7 @@ def _wanted_sql(shape: Shape, pane: str, windows: Windows) -> str:
     """Whether any window that holds the pane still ends after the mark."""
     mark = floor_div_sql(MARK, shape.pane)
     ends = [
-        f"{floor_div_sql(f'({pane}) - {w.shift}', w.step)} * {w.step} + {w.length + w.shift}"
+        f"{floor_div_sql(f'({pane}) - {w.shift}', w.stride)} * {w.stride} + {w.length + w.shift}"
         for w in windows
     ]
     return f"{MARK} IS NULL OR greatest({', '.join(ends)}) > {mark}"

@@ -11,8 +11,8 @@ from sqlglot import exp
 from sqlglot.dialects.duckdb import DuckDB
 from sqlglot.tokenizer_core import Token, TokenType
 
-from muntin.language.durations import counted, is_unit
 from muntin.language.expressions import ExpressionParser
+from muntin.units import counted, is_unit
 
 _LIMITS = ("PANE", "BEGIN", "EXTENT", "WITHIN", "FIDELITY", "STRAGGLERS", "REVISE")
 _CLAUSES = ("EVERY", "FROM", *_LIMITS)

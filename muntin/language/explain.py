@@ -10,9 +10,9 @@ from muntin.kernel.python.code import methods_of
 from muntin.kernel.python.reducing import removes_panes
 from muntin.kernel.sessions import finish_sessions_sql, merge_sessions_sql
 from muntin.kernel.statements import finish_sql, merge_sql, order_sql, selected_sql
-from muntin.language.durations import describe, describe_extent, describe_time, describe_window
 from muntin.language.layout import laid_out
 from muntin.model import Format, Job, Part, Program, Shape, Stream
+from muntin.units import describe, describe_extent, describe_time, describe_window
 from muntin.windows.choice import Choice
 from muntin.windows.spec import WindowSpec
 
@@ -117,7 +117,7 @@ def _windows(job: Job) -> Iterator[str]:
     rows = []
     for spec in job.windows:
         panes = f"{spec.length} pane{'' if spec.length == 1 else 's'}"
-        step = f"the next {spec.step} pane{'' if spec.step == 1 else 's'} later"
+        step = f"the next {spec.stride} pane{'' if spec.stride == 1 else 's'} later"
         way = _way(job.shape, spec)
         rows.append((describe_window(axis, spec), f"{panes}, {step}", way))
     yield from _table(rows)

@@ -11,7 +11,10 @@ from sqlglot import exp
 from muntin.errors import LanguageError
 from muntin.language.calls import check_one_record
 from muntin.language.dialect import is_count
-from muntin.language.durations import (
+from muntin.language.scope import Scope, is_whole
+from muntin.language.script import Script
+from muntin.model import TIME, Axis, Stream
+from muntin.units import (
     COUNTS,
     UNITS,
     counted,
@@ -22,9 +25,6 @@ from muntin.language.durations import (
     microseconds,
     whole,
 )
-from muntin.language.scope import Scope, is_whole
-from muntin.language.script import Script
-from muntin.model import TIME, Axis, Stream
 from muntin.windows.spec import MOST_PANES, WindowSpec, on_one_grid
 
 _LONGEST_US = 36_525 * 86_400_000_000

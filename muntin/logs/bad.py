@@ -13,11 +13,11 @@ from pathlib import Path
 
 import pyarrow as pa
 
+from muntin.errors import harmless
 from muntin.kernel.engine import literal, run
 from muntin.logs.chunks import LINE, Chunk, WorkOrder, is_gzip
 from muntin.logs.formats import PATTERNS, Wanted, wrong_columns_sql
 from muntin.model import POSITION, Format, Stream
-from muntin.values import harmless
 
 _SHOWN = 200
 

@@ -35,10 +35,10 @@ from muntin.logs.chunks import Chunk, WorkOrder
 from muntin.logs.formats import Wanted
 from muntin.logs.records import Report, changed_panes, parse
 from muntin.model import Column, Format, Stream
-from muntin.pipeline import Pipeline
+from muntin.run.pipeline import Pipeline
 from muntin.spark.collection import Kept, SparkCollection, scatter
-from muntin.spark.journal import Journal
 from muntin.spark.outlet import POLL_SECONDS, Clock, Outlet
+from muntin.store.journal import Journal
 
 _log = logging.getLogger("muntin")
 _QUIET_LOOKS = 3

@@ -31,7 +31,7 @@ from muntin.kernel.sessions import next_ends
 from muntin.logs.records import Report, read_lane
 from muntin.logs.tail import Lane
 from muntin.model import Job, Shape, Stream
-from muntin.pipeline import Answer
+from muntin.run.pipeline import Answer
 from muntin.spark.moving import move
 from muntin.windows.shelf import Complete, Shelf
 from muntin.windows.spec import WindowSpec

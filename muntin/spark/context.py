@@ -24,8 +24,8 @@ from pyspark.errors import PySparkException
 from muntin.errors import MuntinError
 from muntin.kernel import block, engine
 from muntin.spark.gateway import Jvm, JvmError
-from muntin.spark.journal import rehearse
 from muntin.spark.moving import compute_now
+from muntin.store.journal import rehearse
 
 SETTINGS = {
     "spark.ui.enabled": "false",

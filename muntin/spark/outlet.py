@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from muntin.emission import Emission
-from muntin.language.durations import describe
 from muntin.logs.tail import FilePosition
-from muntin.pipeline import Pipeline
-from muntin.spark.journal import Journal
-from muntin.spark.pace import Pace
+from muntin.run.pipeline import Pipeline
+from muntin.run.results import Emission
+from muntin.schedule.pace import Pace
+from muntin.store.journal import Journal
+from muntin.units import describe
 
 POLL_SECONDS = 0.1
 Clock = Callable[[], float]  # seconds since the epoch

@@ -17,15 +17,15 @@ from typing import Any
 
 from pyspark import SparkContext
 
-from muntin.emission import Emission
 from muntin.logs.tail import BATCH_BYTES, Tail
 from muntin.model import Job, Program, Stream
-from muntin.pipeline import Pipeline, in_order
-from muntin.progress import Progress
+from muntin.run.pipeline import Pipeline, in_order
+from muntin.run.progress import Progress
+from muntin.run.results import Emission
 from muntin.spark.collection import SparkCollection
-from muntin.spark.journal import Journal
 from muntin.spark.outlet import POLL_SECONDS, Clock, Outlet
 from muntin.store.checkpoint import locked
+from muntin.store.journal import Journal
 from muntin.windows.choice import Sharing
 
 

@@ -22,12 +22,12 @@ from typing import Literal
 import pyarrow as pa
 
 from muntin.errors import StateError
-from muntin.failures import Failures
 from muntin.fidelity.scoreboard import Source
 from muntin.fidelity.timing import Timing
 from muntin.logs.tail import FilePosition
 from muntin.model import Program, Tally
-from muntin.progress import Lateness, Leaving, Progress
+from muntin.run.failures import Failures
+from muntin.run.progress import Lateness, Leaving, Progress
 from muntin.store import delta
 from muntin.windows.choice import Choice
 from muntin.windows.ledger import Ledger

@@ -36,7 +36,7 @@ class Shelf(Generic[Rows]):
     def put(self, found: Iterable[Complete[Rows]]) -> None:
         """Adds windows; of a kind that overlaps, only the newest are of use."""
         new = list(found)
-        over = {(c.shape, c.spec, c.group) for c in new if c.spec.step < c.spec.length}
+        over = {(c.shape, c.spec, c.group) for c in new if c.spec.stride < c.spec.length}
         kept = [c for c in self.complete if (c.shape, c.spec, c.group) not in over]
         self.complete = kept + new
 

@@ -38,23 +38,23 @@ class WindowSpec:
         return self.range // self.pane
 
     @property
-    def step(self) -> int:
+    def stride(self) -> int:
         """Panes between the starts of two windows."""
         return self.slide // self.pane
 
     @property
     def shift(self) -> int:
         """The first pane of some window, at or after pane 0."""
-        return self.offset // self.pane % self.step
+        return self.offset // self.pane % self.stride
 
     @property
     def overlap(self) -> int:
         """How many windows hold a pane, at most."""
-        return -(-self.length // self.step)
+        return -(-self.length // self.stride)
 
     def first_end(self, pane: int) -> int:
         """The end of the earliest window that holds the pane."""
-        return self._grid(pane - self.length) + self.step + self.length
+        return self._grid(pane - self.length) + self.stride + self.length
 
     def last_end(self, pane: int) -> int:
         """The end of the latest window that holds the pane."""
@@ -70,20 +70,20 @@ class WindowSpec:
         for pane in panes:
             first = self.first_end(pane)
             start = first if next_end is None else max(first, next_end)
-            found.extend(range(start, min(self.last_end(pane), upto) + 1, self.step))
-            next_end = found[-1] + self.step if found else next_end
+            found.extend(range(start, min(self.last_end(pane), upto) + 1, self.stride))
+            next_end = found[-1] + self.stride if found else next_end
         return found
 
     def oldest_pane(self, emitted: int) -> int:
         """The first pane of the earliest window that ends after `emitted`."""
-        return self._grid(emitted - self.length) + self.step
+        return self._grid(emitted - self.length) + self.stride
 
     def bounds(self, end: int) -> tuple[int, int]:
         return (end - self.length) * self.pane, end * self.pane
 
     def _grid(self, pane: int) -> int:
         """The last start of a window at or before the pane."""
-        return (pane - self.shift) // self.step * self.step + self.shift
+        return (pane - self.shift) // self.stride * self.stride + self.shift
 
 
 def on_one_grid(specs: Iterable[WindowSpec], divisor: int = 0) -> tuple[WindowSpec, ...]:

@@ -18,8 +18,8 @@ import numpy as np
 
 import muntin as mt
 from muntin.fidelity.sampling import kept
-from muntin.inline import InlineRun
 from muntin.model import Sample
+from muntin.run.inline import InlineRun
 
 IDLE = 5.0
 STARTED = 1000.0

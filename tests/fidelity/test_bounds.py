@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 import muntin as mt
-from muntin.inline import InlineCollection, InlineRun
 from muntin.logs.tail import BATCH_BYTES
-from muntin.pipeline import Answer, Pipeline
+from muntin.run.inline import InlineCollection, InlineRun
+from muntin.run.pipeline import Answer, Pipeline
 
 STREAM = (
     "CREATE STREAM s (t DOUBLE, k VARCHAR, n BIGINT) FROM '{folder}/{{source}}.log' "

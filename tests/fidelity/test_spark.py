@@ -38,7 +38,7 @@ class Clock:
 
 
 def started(spark: SparkSession, folder: Path, program: mt.Program, clock: Clock) -> StreamRun:
-    from muntin.spark.pace import Measure
+    from muntin.schedule.pace import Measure
     from muntin.spark.runner import Settings, StreamRun
 
     settings_ = Settings(folder / "state", follow=True, idle_seconds=IDLE)

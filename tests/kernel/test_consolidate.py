@@ -22,8 +22,8 @@ from muntin.kernel.consolidate import Consolidation, Way, removable, way_of
 from muntin.kernel.engine import run
 from muntin.kernel.merge import merge
 from muntin.kernel.statements import finish_sql, spec_id
+from muntin.language.program import sql
 from muntin.model import POSITION, Job
-from muntin.program import sql
 from muntin.windows.spec import WindowSpec, on_one_grid
 
 STREAM = (
@@ -180,7 +180,7 @@ def test_larger_windows_of_smaller_ones_are_right_too(
     specs: list[WindowSpec], log: list[tuple[bool, list[Record]]], slack: int | None
 ) -> None:
     """What is left out of a window of panes, because it is late for some, is not shared."""
-    fitted = sorted(on_one_grid(specs, 1), key=lambda spec: (spec.length, spec.step))
+    fitted = sorted(on_one_grid(specs, 1), key=lambda spec: (spec.length, spec.stride))
     jobs = {spec: job_of(ALL, spec) for spec in fitted}
     shape = jobs[fitted[0]].shape
     clocks = Clocks(slack)

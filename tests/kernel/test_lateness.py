@@ -18,9 +18,9 @@ from muntin.kernel.compute import Clocks, Totals, compute
 from muntin.kernel.finish import Due, finish, order
 from muntin.kernel.merge import merge
 from muntin.kernel.statements import WINDOW_END
+from muntin.language.program import sql
 from muntin.model import POSITION, Counts, Job
-from muntin.pipeline import recipes_of
-from muntin.program import sql
+from muntin.run.pipeline import recipes_of
 from muntin.windows.ledger import Ledger
 
 SECOND = 1_000_000

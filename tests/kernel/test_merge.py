@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from muntin.kernel.merge import Emitted, is_over, without
 from muntin.kernel.statements import spec_id
-from muntin.program import sql
+from muntin.language.program import sql
 from muntin.windows.spec import WindowSpec, on_one_grid
 from tests.kernel.test_consolidate import STREAM
 

@@ -17,7 +17,7 @@ from muntin.kernel import parts
 from muntin.kernel.compute import Clocks, Recipe, compute
 from muntin.kernel.finish import Due, finish
 from muntin.kernel.merge import merge
-from muntin.program import sql
+from muntin.language.program import sql
 from muntin.windows.spec import WindowSpec
 from tests.kernel.test_consolidate import STREAM, Record, logs, table_of
 

@@ -9,8 +9,8 @@ from functools import cache
 from pathlib import Path
 
 from muntin.language.check import check
-from muntin.language.durations import describe, describe_extent, describe_time, describe_window
 from muntin.model import Axis, Column, Job, Program, Stream
+from muntin.units import describe, describe_extent, describe_time, describe_window
 
 FIXTURES = Path(__file__).parent / "fixtures"
 SHOP = """

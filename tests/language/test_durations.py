@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from muntin.language.durations import describe, microseconds, parse_duration
+from muntin.units import describe, microseconds, parse_duration
 
 SECOND = 1_000_000
 

@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from muntin.errors import LanguageError
-from muntin.language.durations import counted, describe_window
 from muntin.model import TIME, Axis, Bounds, Sample
+from muntin.units import counted, describe_window
 from muntin.windows.spec import WindowSpec
 from tests.language.cases import Mistake, Pair, facts_of_job, mistakes, pairs, program
 

@@ -15,13 +15,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from muntin import program
-from muntin.inline import run_inline
 from muntin.kernel.engine import run
+from muntin.language import program
 from muntin.logs.casts import cast_sql
 from muntin.logs.chunks import WorkOrder, read_chunks
 from muntin.logs.formats import Wanted, records_sql
 from muntin.model import POSITION, Stream
+from muntin.run.inline import run_inline
 
 EPOCH = "2023-11-14T22:13:20Z"  # 1,700,000,000 seconds
 EPOCH_US = 1_700_000_000_000_000

@@ -18,13 +18,13 @@ from muntin.errors import BadRowError, InputError
 from muntin.kernel.compute import Recipe
 from muntin.kernel.finish import Due, finish, order
 from muntin.kernel.statements import WINDOW, WINDOW_END
+from muntin.language.program import sql
 from muntin.logs import records
 from muntin.logs.chunks import WorkOrder
 from muntin.logs.records import Report, read_lane
 from muntin.logs.tail import Tail
 from muntin.model import POSITION, Counts, Job, Program
-from muntin.pipeline import recipes_of
-from muntin.program import sql
+from muntin.run.pipeline import recipes_of
 from muntin.windows.ledger import Ledger
 
 JOB = (

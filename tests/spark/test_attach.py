@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 import muntin as mt
-from muntin.spark.journal import Journal
+from muntin.store.journal import Journal
 from tests.waiting import wait_for
 
 SCHEMA = "at timestamp, server string, product string, clicks bigint, price decimal(10,2)"
@@ -162,7 +162,7 @@ def test_a_query_whose_windows_cannot_leave_stops(
     def full(*_: object) -> None:
         raise mt.StateError("the disk is full")
 
-    monkeypatch.setattr("muntin.spark.journal.Journal.commit", full)
+    monkeypatch.setattr("muntin.store.journal.Journal.commit", full)
     wait_for(lambda: not query.isActive, seconds=20)
     assert "windows of stream 'shop' cannot leave" in caplog.text
     assert "the disk is full" in caplog.text

@@ -157,7 +157,7 @@ def test_a_table_may_be_moved_away(spark: SparkSession, tmp_path: Path) -> None:
 def test_checkpoints_are_rewritten_and_still_complete(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("muntin.spark.journal.SAVES_PER_REWRITE", 3)
+    monkeypatch.setattr("muntin.store.journal.SAVES_PER_REWRITE", 3)
     monkeypatch.setattr("muntin.spark.collection.STEPS_AT_MOST", 2)
     follower = Follower(spark, tmp_path)
     for second in range(9):

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from muntin.kernel.compute import Clocks, Recipe, compute
 from muntin.kernel.consolidate import Consolidation
+from muntin.language.program import sql
 from muntin.model import POSITION, Job
-from muntin.program import sql
 from muntin.windows.sharing import Piece, Pieces, share_panes
 
 MINUTE = 60_000_000

@@ -6,8 +6,8 @@ import pyarrow as pa
 
 from muntin.kernel.compute import Clocks, Recipe, compute
 from muntin.kernel.consolidate import Consolidation
+from muntin.language.program import sql
 from muntin.model import POSITION, Job, Tally
-from muntin.program import sql
 from muntin.windows.shelf import Complete, Shelf
 
 MINUTE = 60_000_000

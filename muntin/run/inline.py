@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import pyarrow as pa
 
-from muntin.emission import Emission, JobWindows, Result
 from muntin.kernel.compute import Cost, Recipe
 from muntin.kernel.finish import Due, completed, due_kinds, finish, order
 from muntin.kernel.merge import Emitted, merge, without, without_forgotten
@@ -18,7 +17,8 @@ from muntin.logs.chunks import PIECE_BYTES
 from muntin.logs.records import Report, read_lane
 from muntin.logs.tail import BATCH_BYTES, Lane, Tail
 from muntin.model import Job, Program, Stream
-from muntin.pipeline import Answer, Pipeline
+from muntin.run.pipeline import Answer, Pipeline
+from muntin.run.results import Emission, JobWindows, Result
 from muntin.windows.choice import Sharing
 from muntin.windows.shelf import Shelf
 

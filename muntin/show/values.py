@@ -8,11 +8,11 @@ from datetime import UTC, date, datetime
 from decimal import Decimal
 from math import isfinite
 from typing import Any
-from unicodedata import category
 
 import pyarrow as pa
 
-_JOINERS = "\u200c\u200d"  # of letters
+from muntin.errors import harmless
+from muntin.units import percent
 
 
 def window_text(start: datetime | int, end: datetime | int) -> str:
@@ -35,15 +35,6 @@ def cell_text(value: Any, kind: pa.DataType) -> str:
     if isinstance(value, int) and not isinstance(value, bool):
         return f"{value:,}"
     return "" if value is None else harmless(text(value, kind))
-
-
-def harmless(text: str) -> str:
-    """The text without characters that would do something to a terminal."""
-    return "".join(c if _is_seen(c) else ascii(c)[1:-1] for c in text)
-
-
-def _is_seen(char: str) -> bool:
-    return char.isprintable() or char in _JOINERS or category(char) == "Zs"
 
 
 def score_text(c2: dict[str, Any]) -> str:
@@ -102,13 +93,3 @@ def is_number(kind: pa.DataType) -> bool:
     return bool(
         pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind)
     )
-
-
-def percent(share: float) -> str:
-    """A share in whole percent, where only all of it is 100 and only nothing is 0."""
-    shown = round(100 * share)
-    if share < 1:
-        shown = min(99, shown)
-    if share > 0:
-        shown = max(1, shown)
-    return f"{shown} %"

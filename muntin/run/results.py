@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 from muntin.fidelity.score import C2, Board, Reason, State
 from muntin.kernel.engine import quote, run
 from muntin.kernel.statements import SESSION_RECORDS, SESSION_START, WINDOW, WINDOW_END
-from muntin.language.durations import describe, describe_window
 from muntin.model import Counts, Job
+from muntin.units import describe, describe_window
 
 Kind = tuple[int, int]  # which of the job's windows and the pane it ends before; or a session
 Numbers = NDArray[np.int64]

@@ -15,15 +15,15 @@ from rich.console import Console, Group
 from rich.live import Live
 from rich.text import Text
 
-from muntin.demo.shop import SERVERS
-from muntin.emission import JobWindows
+from muntin.language.program import sql
 from muntin.model import Program
-from muntin.output import shown
-from muntin.program import sql
-from muntin.spark.console import started, tell
+from muntin.run.results import JobWindows
+from muntin.show.console import started, tell
+from muntin.show.demo.shop import SERVERS
+from muntin.show.output import shown
+from muntin.show.table import TableText
 from muntin.spark.runner import Settings, SparkRun, Step
-from muntin.table import TableText
-from muntin.values import percent
+from muntin.units import percent
 
 
 def run_demo(seconds: float | None) -> None:
@@ -44,10 +44,10 @@ def run_demo(seconds: float | None) -> None:
 @contextmanager
 def _shop(folder: Path) -> Iterator[Program]:
     """The shop's program, while its servers write logs."""
-    writer = subprocess.Popen([sys.executable, "-m", "muntin.demo.shop", str(folder)])
+    writer = subprocess.Popen([sys.executable, "-m", "muntin.show.demo.shop", str(folder)])
     try:
         _wait_for_logs(folder)
-        text = resources.files("muntin.demo").joinpath("shop.sql").read_text()
+        text = resources.files("muntin.show.demo").joinpath("shop.sql").read_text()
         yield sql(text.replace("{folder}", str(folder)))
     finally:
         writer.terminate()

@@ -13,11 +13,10 @@ from rich.text import Text
 
 from muntin.errors import InputError
 from muntin.fidelity.timing import Timing
-from muntin.language.durations import describe
 from muntin.model import TIME
-from muntin.progress import Lateness
+from muntin.run.progress import Lateness
 from muntin.store.checkpoint import Saved, saved_in
-from muntin.values import percent
+from muntin.units import describe, percent
 
 Row = dict[str, Any]
 

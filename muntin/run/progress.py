@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from muntin.failures import Failures
 from muntin.fidelity.scoreboard import Source
 from muntin.fidelity.timing import Timing
+from muntin.run.failures import Failures
 from muntin.windows.choice import Choice
 from muntin.windows.ledger import Ledger
 

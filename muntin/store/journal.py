@@ -3,30 +3,39 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
+from typing import Protocol
 
 import pyarrow as pa
 
-from muntin.emission import Emission, no_windows
 from muntin.errors import MuntinError, StateError
 from muntin.kernel.finish import Due
 from muntin.logs.tail import FilePosition
 from muntin.model import Job, Stream
-from muntin.progress import Progress
-from muntin.spark.collection import SparkCollection
+from muntin.run.pipeline import Collection
+from muntin.run.progress import Progress
+from muntin.run.results import Emission, no_windows
 from muntin.store.checkpoint import Checkpoint, Saved, differences
 from muntin.store.results import Results
 
 SAVES_PER_REWRITE = 64
 
 
+class Resident(Collection, Protocol):
+    """A collection whose blocks can be rewritten as few, and come back after a restart."""
+
+    def compact(self) -> None: ...
+
+    def restore(self, blocks: Mapping[str, Sequence[bytes]]) -> None: ...
+
+
 class Journal:
     """Takes up where the last run stopped; `batch` is the last one committed, or -1."""
 
     def __init__(
-        self, state: Path, stream: Stream, jobs: Sequence[Job], collection: SparkCollection
+        self, state: Path, stream: Stream, jobs: Sequence[Job], collection: Resident
     ) -> None:
         self._stream = stream.name
         self._checkpoint = Checkpoint(state, stream.name)

@@ -142,3 +142,13 @@ def _short_extent(axis: Axis, size: int) -> str:
 def describe_sequence(axis: Axis) -> str:
     """The user's expression, without the quotes around plain names."""
     return re.sub(r'"([^\W\d]\w*)"', r"\1", axis.sql or "")
+
+
+def percent(share: float) -> str:
+    """A share in whole percent, where only all of it is 100 and only nothing is 0."""
+    shown = round(100 * share)
+    if share < 1:
+        shown = min(99, shown)
+    if share > 0:
+        shown = max(1, shown)
+    return f"{shown} %"

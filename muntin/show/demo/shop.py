@@ -1,4 +1,4 @@
-"""Writes the shop's logs: `python -m muntin.demo.shop FOLDER` goes on until its parent ends."""
+"""Writes the shop's logs: `python -m muntin.show.demo.shop FOLDER`, until its parent ends."""
 
 from __future__ import annotations
 

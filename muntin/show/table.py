@@ -12,7 +12,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from muntin.values import cell_text, is_number, score_text, window_text
+from muntin.show.values import cell_text, is_number, score_text, window_text
 
 _COUNTS = ("records_read", "records_bad", "records_late")
 _BORDER = 3  # places beside every column

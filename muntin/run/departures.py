@@ -11,7 +11,7 @@ from muntin.kernel.finish import Due
 from muntin.kernel.merge import Emitted
 from muntin.logs.records import Report
 from muntin.model import Bounds, Job, Shape
-from muntin.progress import SESSION, JobKind, Lateness, Leaving, Progress
+from muntin.run.progress import SESSION, JobKind, Lateness, Leaving, Progress
 from muntin.windows.spec import WindowSpec
 
 Scores = dict[tuple[str, int, int], C2]  # of a job, the number of its kind, and the end
@@ -110,7 +110,7 @@ class Departures:
                 upto, kept = self._upto(job, spec), self._kept(job, spec)
                 left = {position // spec.pane for position in self.left(job, spec)}
                 for pane in report.changed[job.shape.id]:
-                    ends = range(spec.first_end(pane), spec.last_end(pane) + 1, spec.step)
+                    ends = range(spec.first_end(pane), spec.last_end(pane) + 1, spec.stride)
                     again = {e for e in ends if e in left or (upto is not None and e <= upto)}
                     again = {e for e in again if kept is None or e > kept}
                     if again:
@@ -157,7 +157,7 @@ class Departures:
             marks = [self._kept(job, spec), None if revised else not_before]
             over = max((mark for mark in marks if mark is not None), default=NEVER)
             if first <= max(over, self._gone(job, spec)):
-                for end in range(first, spec.last_end(pane) + 1, spec.step):
+                for end in range(first, spec.last_end(pane) + 1, spec.stride):
                     known = left.get(end * spec.pane)
                     enough = known is not None and known.reason == Reason.FIDELITY
                     if not enough and (end <= over or known is not None):

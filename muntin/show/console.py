@@ -10,21 +10,23 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from threading import Event
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from pyspark import SparkContext
 from rich.console import Console
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
 
-from muntin.emission import JobWindows
 from muntin.model import Program
-from muntin.output import losses, note
+from muntin.run.results import JobWindows
+from muntin.show.output import losses, note
+from muntin.show.values import window_text
 from muntin.spark.context import own_context
 from muntin.spark.runner import Settings, SparkRun, Step, Summary
 from muntin.store.checkpoint import require_free
 from muntin.store.results import DEFAULT_STATE
-from muntin.values import window_text
 from muntin.windows.choice import Sharing
+
+if TYPE_CHECKING:
+    from pyspark import SparkContext
 
 _DAY = 86_400.0  # seconds
 _MB = 1_000_000  # below this, speed says nothing

@@ -13,10 +13,10 @@ import pyarrow.compute as pc
 from rich.console import Console
 from rich.text import Text
 
-from muntin.emission import SCORE, SCORE_IN_SHORT
-from muntin.language.durations import describe
-from muntin.table import TableText
-from muntin.values import json_text, text
+from muntin.run.results import SCORE, SCORE_IN_SHORT
+from muntin.show.table import TableText
+from muntin.show.values import json_text, text
+from muntin.units import describe
 
 _UNCUT = 1000  # columns of a table that goes into a file or a pipe
 

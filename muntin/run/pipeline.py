@@ -16,9 +16,6 @@ from typing import Protocol
 
 import pyarrow as pa
 
-from muntin.chooser import Chooser
-from muntin.departures import Departures, Scores, Upto
-from muntin.emission import Emission, JobWindows, Kind, sessions
 from muntin.errors import InputError
 from muntin.fidelity.eviction import Policy
 from muntin.fidelity.score import C2, EVER, NEVER, Board, Reason
@@ -30,7 +27,10 @@ from muntin.kernel.merge import Emitted
 from muntin.logs.records import Report
 from muntin.logs.tail import Batch, Lane
 from muntin.model import Bounds, Counts, Job, Sample, Shape, Stream
-from muntin.progress import SESSION, Progress
+from muntin.run.chooser import Chooser
+from muntin.run.departures import Departures, Scores, Upto
+from muntin.run.progress import SESSION, Progress
+from muntin.run.results import Emission, JobWindows, Kind, sessions
 from muntin.windows.choice import Sharing
 from muntin.windows.spec import WindowSpec
 

@@ -1,0 +1,1 @@
+"""When work is done: how long batches take here, and which deadlines are ahead."""

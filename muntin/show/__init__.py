@@ -1,0 +1,1 @@
+"""What people see: rows, tables, status, progress on a terminal, the demo."""
