@@ -139,7 +139,7 @@ def merges() -> None:
     (job,) = asked.jobs.values()
     minutes = [m * 60_000_000 for m in range(60)]
     records = pa.table({"k": ["a"] * 60, POSITION: pa.array(minutes, pa.int64())})
-    (block,) = compute(records, "s", recipes_of([job]), Clocks()).blocks.values()
+    (block,) = compute(records, "s", recipes_of([job]), Clocks())[0].values()
     consolidation = Consolidation(job.shape, block)
     for spec in sorted(job.windows):
         consolidation.windows(spec, list(range(spec.length, 61, spec.length)), True)
@@ -165,7 +165,7 @@ def one_by_one() -> None:
         times = pa.array(np.sort(chance.integers(0, 3650, len(keys))) + FIRST)
         some = chance.random(len(keys))
         records = pa.table({"k": keys, "n": keys, "x": some, POSITION: times})
-        (block,) = compute(records, "s", recipes_of([job]), Clocks()).blocks.values()
+        (block,) = compute(records, "s", recipes_of([job]), Clocks())[0].values()
         ways = {
             "merged from panes": _one_by_one(job, block, ahead=False),
             "looking ahead": _one_by_one(job, block, ahead=True),

@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from muntin.fidelity.score import Reason
+from muntin.kernel.reading import Reading
 from muntin.language.program import sql
-from muntin.logs.records import Report
 from muntin.model import TIME, Bounds, Job, Tally
 from muntin.run.departures import Departures
 from muntin.run.progress import Leaving, Progress
@@ -70,5 +70,5 @@ def test_a_record_is_late_if_some_window_leaves_it_out(
             for end in range(spec.first_end(tally.pane), spec.last_end(tally.pane) + 1, spec.stride)
         )
     )
-    Departures({job.name: job}, known).take(Report("a", tuple(found), 0, 0, {}, {}))
+    Departures({job.name: job}, known).take(Reading("a", tallies=tuple(found)))
     assert (known.late[job.name].records if known.late else 0) == late

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from muntin.kernel.compute import Cost, Recipe
-from muntin.logs.records import Report
+from muntin.kernel.compute import Recipe
+from muntin.kernel.reading import Cost, Reading
 from muntin.model import Shape
 from muntin.windows.choice import Choice, Measured, Sharing, choose
 
@@ -32,7 +32,7 @@ class Chooser:
             for recipe in self._recipes.values()
         ]
 
-    def computed(self, report: Report) -> None:
+    def computed(self, report: Reading) -> None:
         """Takes note of what computing one lane has cost."""
         for id_, cost in report.costs.items():
             recipe = self._recipes[id_]

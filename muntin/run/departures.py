@@ -9,7 +9,7 @@ from functools import reduce
 from muntin.fidelity.score import C2, EVER, NEVER, Reason
 from muntin.kernel.finish import Due
 from muntin.kernel.merge import Emitted
-from muntin.logs.records import Report
+from muntin.kernel.reading import Reading
 from muntin.model import Bounds, Job, Shape
 from muntin.run.progress import SESSION, JobKind, Lateness, Leaving, Progress
 from muntin.windows.spec import WindowSpec
@@ -95,7 +95,7 @@ class Departures:
             if before is not None:
                 known[position] = replace(before, revision=before.revision + 1)
 
-    def take(self, report: Report) -> None:
+    def take(self, report: Reading) -> None:
         """Notes what of a report came too late, and for which windows that may leave again."""
         self._count_late(report)
         self._touch(report)
@@ -104,7 +104,7 @@ class Departures:
         """The windows of one kind that late records have changed since this was last asked."""
         return sorted(self._touched.pop((job.name, which), ()))
 
-    def _touch(self, report: Report) -> None:
+    def _touch(self, report: Reading) -> None:
         for job in self._jobs.values():
             for which, spec in enumerate(job.windows if job.shape.id in report.changed else ()):
                 upto, kept = self._upto(job, spec), self._kept(job, spec)
@@ -116,7 +116,7 @@ class Departures:
                     if again:
                         self._touched.setdefault((job.name, which), set()).update(again)
 
-    def _count_late(self, report: Report) -> None:
+    def _count_late(self, report: Reading) -> None:
         """A record is late for a job if at least one window it belongs to leaves it out."""
         for job in self._jobs.values():
             records, behind = report.late.get(job.shape.id, (0, 0))

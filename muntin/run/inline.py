@@ -8,13 +8,14 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import pyarrow as pa
 
-from muntin.kernel.compute import Cost, Recipe
+from muntin.kernel.compute import Recipe
 from muntin.kernel.finish import Due, completed, due_kinds, finish, order
 from muntin.kernel.merge import Emitted, merge, without, without_forgotten
 from muntin.kernel.python.running import without_states
+from muntin.kernel.reading import Cost, Reading
 from muntin.kernel.sessions import next_ends
 from muntin.logs.chunks import PIECE_BYTES
-from muntin.logs.records import Report, read_lane
+from muntin.logs.records import read_lane
 from muntin.logs.tail import BATCH_BYTES, Lane, Tail
 from muntin.model import Job, Program, Stream
 from muntin.run.pipeline import Answer, Pipeline
@@ -40,7 +41,7 @@ class InlineCollection:
 
     def read(
         self, lanes: Sequence[Lane], recipes: Sequence[Recipe], slack_us: int | None
-    ) -> list[Report]:
+    ) -> list[Reading]:
         reports = []
         found: dict[str, list[pa.Table]] = {shape: [block] for shape, block in self._blocks.items()}
         for lane in lanes:

@@ -21,10 +21,10 @@ from muntin.fidelity.eviction import Policy
 from muntin.fidelity.score import C2, EVER, NEVER, Board, Reason
 from muntin.fidelity.scoreboard import Moment, Scoreboard, Source
 from muntin.fidelity.timing import Timing
-from muntin.kernel.compute import Cost, Recipe
+from muntin.kernel.compute import Recipe
 from muntin.kernel.finish import Due
 from muntin.kernel.merge import Emitted
-from muntin.logs.records import Report
+from muntin.kernel.reading import Cost, Reading
 from muntin.logs.tail import Batch, Lane
 from muntin.model import Bounds, Counts, Job, Sample, Shape, Stream
 from muntin.run.chooser import Chooser
@@ -53,7 +53,7 @@ class Collection(Protocol):
 
     def read(
         self, lanes: Sequence[Lane], recipes: Sequence[Recipe], slack_us: int | None
-    ) -> list[Report]:
+    ) -> list[Reading]:
         """Computes the lanes' blocks and keeps them as one more step."""
 
     def answer(self, due: Due, save: Mapping[str, Emitted] | None) -> Answer:
@@ -132,7 +132,7 @@ class Pipeline:
             self._scoreboard.seen(batch.touched, read, now)
         return tuple(notes)
 
-    def take(self, reports: Sequence[Report], now: float) -> list[str]:
+    def take(self, reports: Sequence[Reading], now: float) -> list[str]:
         """Notes what was read; returns what has failed."""
         now = self._tick(now)
         if reports:

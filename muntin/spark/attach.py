@@ -30,10 +30,11 @@ from muntin.errors import InputError, StateError
 from muntin.kernel.compute import Clock as StreamClock
 from muntin.kernel.compute import Clocks, Positions, Recipe, compute
 from muntin.kernel.engine import column_types
+from muntin.kernel.reading import Reading
 from muntin.language.check import check
 from muntin.logs.chunks import Chunk, WorkOrder
 from muntin.logs.formats import Wanted
-from muntin.logs.records import Report, changed_panes, parse
+from muntin.logs.records import parse
 from muntin.model import Column, Format, Stream
 from muntin.run.pipeline import Pipeline
 from muntin.spark.collection import Kept, SparkCollection, scatter
@@ -233,24 +234,11 @@ def _by_source(
 
 def _compute_rows(
     rows: pa.Table, source: str, stream: Stream, recipes: Sequence[Recipe], clocks: Clocks
-) -> tuple[dict[str, pa.Table], Report]:
+) -> tuple[dict[str, pa.Table], Reading]:
     wanted = Wanted.of(recipe.shape for recipe in recipes)
     order = WorkOrder(stream.name, source, f"DataFrame {stream.name}", 0, rows.num_rows)
     records = parse(Chunk(rows, 0, rows.nbytes, {}), stream, wanted, order)
-    done = compute(records, source, recipes, clocks)
-    reached = clocks.reached()
-    return done.blocks, Report(
-        source,
-        done.tallies,
-        done.records,
-        done.bad,
-        reached,
-        done.costs,
-        done.late,
-        faults=done.faults,
-        first=done.first,
-        changed=changed_panes({r.shape.id: r.shape for r in recipes}, done.blocks),
-    )
+    return compute(records, source, recipes, clocks)
 
 
 def _packed(kept: Iterable[tuple[int, Kept]]) -> pa.RecordBatch:

@@ -22,13 +22,14 @@ from pyspark.sql import DataFrame
 
 from muntin.errors import MuntinError
 from muntin.kernel.block import decode, encode
-from muntin.kernel.compute import Cost, Recipe
+from muntin.kernel.compute import Recipe
 from muntin.kernel.finish import Due, completed, due_kinds, finish, order
 from muntin.kernel.merge import Emitted, is_over, merge, split, without, without_forgotten
 from muntin.kernel.parts import Packed, finish_in_parts, merge_in_parts
 from muntin.kernel.python.running import without_states
+from muntin.kernel.reading import Cost, Reading
 from muntin.kernel.sessions import next_ends
-from muntin.logs.records import Report, read_lane
+from muntin.logs.records import read_lane
 from muntin.logs.tail import Lane
 from muntin.model import Job, Shape, Stream
 from muntin.run.pipeline import Answer
@@ -43,7 +44,7 @@ _LEVEL = StorageLevel.MEMORY_AND_DISK
 Jobs = dict[str, Job]
 Shapes = dict[str, Shape]
 Blocks = dict[str, list[Packed]]
-News = Report | MuntinError  # of a lane
+News = Reading | MuntinError  # of a lane
 
 
 @dataclass
@@ -93,7 +94,7 @@ class SparkCollection:
 
     def read(
         self, lanes: Sequence[Lane], recipes: Sequence[Recipe], slack_us: int | None
-    ) -> list[Report]:
+    ) -> list[Reading]:
         stream, shapes, groups = self._stream, self.shapes, self.groups
 
         def compute(tasks: Iterable[list[Lane]]) -> Iterator[tuple[int, Kept]]:
@@ -110,7 +111,7 @@ class SparkCollection:
         computed = self._context.parallelize(tasks, len(tasks)).mapPartitions(compute)
         return self.keep(computed)
 
-    def keep(self, computed: RDD[tuple[int, Kept]]) -> list[Report]:
+    def keep(self, computed: RDD[tuple[int, Kept]]) -> list[Reading]:
         """Adds blocks that tasks have computed as one more step; returns their reports."""
         if len(self._steps) >= STEPS_AT_MOST:
             self.compact()
@@ -125,7 +126,7 @@ class SparkCollection:
         self._shelf.drop_touched(self.shapes, [t for report in found for t in report.tallies])
         return found
 
-    def keep_frame(self, computed: DataFrame) -> list[Report]:
+    def keep_frame(self, computed: DataFrame) -> list[Reading]:
         """The same for a frame of (group, pickled blocks)."""
         return self.keep(computed.rdd.map(lambda row: (row.g, pickle.loads(row.kept))))
 
@@ -238,7 +239,7 @@ def _size(lane: Lane) -> int:
 
 
 def scatter(
-    shapes: Shapes, blocks: Mapping[str, pa.Table], report: Report | None, groups: int
+    shapes: Shapes, blocks: Mapping[str, pa.Table], report: Reading | None, groups: int
 ) -> Iterator[tuple[int, Kept]]:
     """A lane's blocks by key group; the report travels with one of them."""
     kept: dict[int, Kept] = {TELLING: Kept(news=[report] if report else [])}
@@ -257,7 +258,7 @@ def _news(items: Iterable[tuple[int, Kept]]) -> Iterator[News]:
         yield from kept.news
 
 
-def _reports(news: Iterable[News]) -> Iterator[Report]:
+def _reports(news: Iterable[News]) -> Iterator[Reading]:
     for told in news:
         if isinstance(told, MuntinError):
             raise told
