@@ -17,7 +17,7 @@ from muntin.run.inline import windows_inline
 from muntin.run.results import Result
 from tests.oracle import Question, Record, Window, write_logs
 from tests.python_jobs import JOBS
-from tests.test_answers import sources, windows
+from tests.whole.test_answers import sources, windows
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -18,8 +18,8 @@ from muntin.model import Program
 from muntin.run.inline import windows_inline
 from muntin.run.results import Result
 from tests.oracle import Question, Record, Window, write_logs
-from tests.test_answers import sources
-from tests.test_python_jobs import STREAM, order, slacks
+from tests.whole.test_answers import sources
+from tests.whole.test_python_jobs import STREAM, order, slacks
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

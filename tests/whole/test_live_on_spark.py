@@ -18,8 +18,8 @@ from hypothesis import given, settings
 import muntin as mt
 from muntin.cli import main
 from muntin.store.results import Results
-from tests.fidelity.scoring import IDLE, STARTED, Happening, Model, Question, happen, left
-from tests.fidelity.test_live import questions, steps_of
+from tests.whole.scoring import IDLE, STARTED, Happening, Model, Question, happen, left
+from tests.whole.test_live import questions, steps_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

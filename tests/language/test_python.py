@@ -10,8 +10,8 @@ import pytest
 
 from muntin.errors import LanguageError
 from muntin.language.program import sql
-from tests.test_python_aggregates import Second
-from tests.test_python_jobs import STREAM
+from tests.kernel.python.test_states import Second
+from tests.whole.test_python_jobs import STREAM
 
 
 class Counts:
@@ -129,27 +129,27 @@ class Keyless(Endless):
 @pytest.mark.parametrize(
     ("name", "message"),
     [
-        ("Twice", "columns of tests.test_python_creation:Twice have two named 'k'"),
+        ("Twice", "columns of tests.language.test_python:Twice have two named 'k'"),
         ("Parsecs", "Parsecs asks for WINDOW 5 PARSECS: unknown unit 'PARSECS'; expected"),
         ("NoMethod", "mapper of a step of NoMethod is 3; expected a method"),
         ("Uncombined", "has an uncombiner, but no combiner"),
-        ("Combines", "combine of tests.test_python_creation:Combines is for map_batches"),
+        ("Combines", "combine of tests.language.test_python:Combines is for map_batches"),
         ("Rounds", "gives values of type DOUBLE, but column 'n' is BIGINT, which would round"),
         ("Texts", "gives values of type VARCHAR, which cannot be added up; expected numbers"),
         ("Reduces", "has combine = 'sum' and a reducer, which would never run"),
         ("Uninitialised", "Uninitialised has no init; expected"),
         ("Endless", "runs when a window ends, but the job has none; give it a window"),
-        ("Keyless", "max_keys of tests.test_python_creation:Keyless is 'all'; expected a whole"),
-        ("Listed", "columns of tests.test_python_creation:Listed are ['k', 'n']; expected names"),
+        ("Keyless", "max_keys of tests.language.test_python:Keyless is 'all'; expected a whole"),
+        ("Listed", "columns of tests.language.test_python:Listed are ['k', 'n']; expected names"),
         ("Untyped", "expected names and SQL types"),
-        ("OneName", "uses of tests.test_python_creation:OneName is 'k'; expected names"),
-        ("Raises", "steps() of tests.test_python_creation:Raises failed: RuntimeError: no steps"),
+        ("OneName", "uses of tests.language.test_python:OneName is 'k'; expected names"),
+        ("Raises", "steps() of tests.language.test_python:Raises failed: RuntimeError: no steps"),
         ("NoList", "expected a list of steps"),
         ("Leaves", "cannot be made without arguments: SystemExit: 2"),
     ],
 )
 def test_a_class_that_is_no_job_is_refused(name: str, message: str) -> None:
-    job = f"CREATE JOB j AS PYTHON 'tests.test_python_creation:{name}' FROM logs"
+    job = f"CREATE JOB j AS PYTHON 'tests.language.test_python:{name}' FROM logs"
     with pytest.raises(LanguageError) as found:
         sql(STREAM.format(folder="nowhere", slack="") + job)
     assert message in str(found.value)
@@ -159,12 +159,12 @@ def test_a_class_that_is_no_job_is_refused(name: str, message: str) -> None:
     ("name", "message"),
     [
         ("Arguments", "cannot be made without arguments: TypeError"),
-        ("Many", "max_errors of tests.test_python_creation:Many is 'many'; expected a whole"),
-        ("Half", "max_state of tests.test_python_creation:Half is 0.5; expected a whole number"),
+        ("Many", "max_errors of tests.language.test_python:Many is 'many'; expected a whole"),
+        ("Half", "max_state of tests.language.test_python:Half is 0.5; expected a whole number"),
     ],
 )
 def test_a_class_that_is_no_aggregate_is_refused(name: str, message: str) -> None:
-    aggregate = f"CREATE AGGREGATE a AS PYTHON 'tests.test_python_creation:{name}'"
+    aggregate = f"CREATE AGGREGATE a AS PYTHON 'tests.language.test_python:{name}'"
     with pytest.raises(LanguageError) as found:
         sql(STREAM.format(folder="nowhere", slack="") + aggregate)
     assert message in str(found.value)

@@ -16,8 +16,8 @@ from muntin.errors import LanguageError
 from muntin.language.program import sql
 from muntin.run.inline import windows_inline
 from tests.oracle import Question, Record, Window, write_logs
-from tests.test_answers import sources, windows
-from tests.test_python_jobs import STREAM, order, slacks, unexpected
+from tests.whole.test_answers import sources, windows
+from tests.whole.test_python_jobs import STREAM, order, slacks, unexpected
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -86,8 +86,8 @@ def text(folder: Path, over: Sequence[Window], slack: int | None, extra: str) ->
     late = "" if slack is None else f" SLACK {slack} SECONDS"
     return (
         STREAM.format(folder=folder, slack=late)
-        + "CREATE AGGREGATE runner_up AS PYTHON 'tests.test_python_aggregates:Second';"
-        + "CREATE AGGREGATE weighted AS PYTHON 'tests.test_python_aggregates:Weighted';"
+        + "CREATE AGGREGATE runner_up AS PYTHON 'tests.kernel.python.test_states:Second';"
+        + "CREATE AGGREGATE weighted AS PYTHON 'tests.kernel.python.test_states:Weighted';"
         + f"CREATE JOB job AS SELECT k, weighted(s, n) FILTER (WHERE n < 5) AS w{extra} FROM logs "
         + f"GROUP BY k WINDOW {', '.join(window.muntin() for window in over)}"
     )
@@ -185,7 +185,7 @@ def test_a_failing_aggregate_stops_its_job_alone(
     write_logs(tmp_path, {"a": [{"t": 1, "k": "k", "s": "x", "n": 1, "x": 0.5}]})
     program = sql(
         STREAM.format(folder=tmp_path, slack="")
-        + f"CREATE AGGREGATE broken AS PYTHON 'tests.test_python_aggregates:{name}';"
+        + f"CREATE AGGREGATE broken AS PYTHON 'tests.kernel.python.test_states:{name}';"
         + f"CREATE JOB failing AS SELECT {call} AS x FROM logs WINDOW 1 MINUTE;"
         + "CREATE JOB good AS SELECT count(*) AS n FROM logs WINDOW 1 MINUTE;"
     )
@@ -199,20 +199,20 @@ def test_a_failing_aggregate_stops_its_job_alone(
 @pytest.mark.parametrize(
     ("statement", "message"),
     [
-        ("CREATE AGGREGATE a AS PYTHON 'tests.test_python_aggregates:Half'", "has no add; an"),
-        ("CREATE AGGREGATE a AS PYTHON 'tests.test_python_aggregates:No'", "has no 'No'"),
+        ("CREATE AGGREGATE a AS PYTHON 'tests.kernel.python.test_states:Half'", "has no add; an"),
+        ("CREATE AGGREGATE a AS PYTHON 'tests.kernel.python.test_states:No'", "has no 'No'"),
         (
-            "CREATE AGGREGATE sum AS PYTHON 'tests.test_python_aggregates:Second'",
+            "CREATE AGGREGATE sum AS PYTHON 'tests.kernel.python.test_states:Second'",
             "already a function",
         ),
         ("CREATE AGGREGATE a AS SQL", "expected AS PYTHON 'module:object'"),
         (
-            "CREATE AGGREGATE a AS PYTHON 'tests.test_python_aggregates:Second';"
+            "CREATE AGGREGATE a AS PYTHON 'tests.kernel.python.test_states:Second';"
             "CREATE JOB j AS SELECT a(DISTINCT n) AS x FROM logs WINDOW 1 DAY",
             "a takes values, without DISTINCT",
         ),
         (
-            "CREATE AGGREGATE a AS PYTHON 'tests.test_python_aggregates:Second';"
+            "CREATE AGGREGATE a AS PYTHON 'tests.kernel.python.test_states:Second';"
             "CREATE JOB j AS SELECT k, a(n) AS x FROM logs GROUP BY k WINDOW SESSION 1 DAY",
             "cannot be used over sessions",
         ),
@@ -256,7 +256,7 @@ def test_a_state_that_failed_leaves_with_its_pane(batch: int, tmp_path: Path) ->
     write_logs(tmp_path, {"a": [{"t": t, "k": "k", "n": t} for t in range(60)]})
     program = sql(
         STREAM.format(folder=tmp_path, slack=" SLACK 0 SECONDS")
-        + "CREATE AGGREGATE fragile AS PYTHON 'tests.test_python_aggregates:Fragile';"
+        + "CREATE AGGREGATE fragile AS PYTHON 'tests.kernel.python.test_states:Fragile';"
         + "CREATE JOB job AS SELECT fragile(n) AS x FROM logs WINDOW 20 SECONDS EVERY 5 SECONDS;"
     )
     found = {}
@@ -272,7 +272,7 @@ def test_a_remove_that_fails_is_told(tmp_path: Path) -> None:
     write_logs(tmp_path, {"a": [{"t": t, "k": "k", "n": 1} for t in range(60)]})
     program = sql(
         STREAM.format(folder=tmp_path, slack="")
-        + "CREATE AGGREGATE stays AS PYTHON 'tests.test_python_aggregates:Irremovable';"
+        + "CREATE AGGREGATE stays AS PYTHON 'tests.kernel.python.test_states:Irremovable';"
         + "CREATE JOB job AS SELECT stays(n) AS x FROM logs WINDOW 20 SECONDS EVERY 5 SECONDS;"
     )
     notes: list[str] = []

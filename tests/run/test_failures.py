@@ -402,6 +402,6 @@ def test_failures_on_spark_survive_a_restart(
 def test_spans_are_refused() -> None:
     text = (
         "CREATE STREAM calls (a BIGINT, b BIGINT) FROM 'x' FORMAT json TIMESTAMP a TO b BY TOUCH;"
-        "CREATE JOB j AS PYTHON 'tests.test_failures:Words' FROM calls"
+        "CREATE JOB j AS PYTHON 'tests.run.test_failures:Words' FROM calls"
     )
     refused("jobs in Python count moments; declare the stream's spans BY", lambda: sql(text))

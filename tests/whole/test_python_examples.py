@@ -22,7 +22,7 @@ from muntin.run.results import Result
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-EXAMPLES = Path(__file__).parents[1] / "examples" / "python"
+EXAMPLES = Path(__file__).parents[2] / "examples" / "python"
 FILES = sorted(EXAMPLES.glob("*.py"))
 Rows = list[tuple[Any, ...]]
 

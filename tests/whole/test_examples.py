@@ -27,8 +27,8 @@ from muntin.run.pipeline import Pipeline
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-EXAMPLES = Path(__file__).parents[1] / "examples"
-DATA = Path(__file__).parents[2] / "shared" / "data"
+EXAMPLES = Path(__file__).parents[2] / "examples"
+DATA = Path(__file__).parents[3] / "shared" / "data"
 FILES = sorted(EXAMPLES.glob("*.sql"))
 
 Row = dict[str, Any]

@@ -15,7 +15,7 @@ from muntin.language.program import load, sql, with_job
 from muntin.model import Program
 from muntin.run.inline import windows_inline
 from tests.oracle import write_logs
-from tests.test_python_jobs import STREAM
+from tests.whole.test_python_jobs import STREAM
 
 
 def make(factor: int) -> type:

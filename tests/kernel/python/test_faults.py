@@ -13,7 +13,7 @@ import pytest
 from muntin.language.program import sql, with_job
 from muntin.run.inline import windows_inline
 from tests.oracle import Record, write_logs
-from tests.test_python_jobs import STREAM
+from tests.whole.test_python_jobs import STREAM
 
 Rows = list[tuple[Any, ...]]
 BYSTANDER = "CREATE JOB bystander AS SELECT count(*) AS n FROM logs WINDOW 1 MINUTE;"

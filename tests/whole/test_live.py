@@ -8,7 +8,7 @@ from pathlib import Path
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.fidelity.scoring import STARTED, Action, Happening, Question, Record, both
+from tests.whole.scoring import STARTED, Action, Happening, Question, Record, both
 
 SOURCES = ["a", "b", "c", "d"]
 ACTIONS: list[Action] = ["write"] * 9 + ["touch", "remove"]  # type: ignore[assignment]
