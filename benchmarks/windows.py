@@ -32,7 +32,7 @@ from muntin.kernel.compute import Clocks, compute
 from muntin.kernel.consolidate import Consolidation
 from muntin.kernel.finish import Due, completed, finish
 from muntin.model import POSITION, Job
-from muntin.run.pipeline import recipes_of
+from muntin.run.catalog import recipes_of
 from muntin.spark.context import start_context
 from muntin.spark.runner import Settings, SparkRun
 from muntin.store.results import Results
@@ -75,7 +75,7 @@ def program(folder: Path, select: str, windows: tuple[str, ...]) -> muntin.Progr
 def timed(context: SparkContext, asked: muntin.Program, state: Path) -> Run:
     shutil.rmtree(state, ignore_errors=True)
     started = time.perf_counter()
-    for _ in SparkRun(asked, context, Settings(state, follow=False)).steps():
+    for _ in SparkRun(asked, context, Settings(state, follow=False)).turns():
         pass
     seconds = time.perf_counter() - started
     return Run(seconds, Results(state).read("j"))

@@ -13,7 +13,7 @@ from muntin.kernel.compute import Clocks, Recipe, compute, unreadable
 from muntin.kernel.engine import run
 from muntin.kernel.merge import gather, merge
 from muntin.kernel.reading import Reading
-from muntin.logs.bad import first_bad_row, first_fall
+from muntin.logs.bad import ahead_text, first_bad_row, first_fall
 from muntin.logs.chunks import PIECE_BYTES, Chunk, WorkOrder, read_chunks
 from muntin.logs.formats import Wanted, needed_columns, records_sql, sizes_sql
 from muntin.model import POSITION, SIZE, SOURCE_COLUMN, TIME, Stream
@@ -78,10 +78,7 @@ class _LaneReader:
                 row = first_fall(chunk, records, self._stream, self._wanted, before)
                 notes += self._bad(row.described(order, chunk, self._stream))
             if reading.ahead and self._tells:
-                notes += self._bad(
-                    f"{order.path}: {reading.ahead:,} records are of a time more than a day ahead "
-                    f"of the clock here, and count as bad"
-                )
+                notes += self._bad(ahead_text(order.path, reading.ahead))
             self.readings.append(replace(reading, notes=tuple(notes), timeless=timeless))
             self._keep(blocks)
 

@@ -120,6 +120,22 @@ class Ledger:
             del panes[pane]
         self._changed(grid)
 
+    def regrid(self, known: Grid, wanted: Grid) -> None:
+        """Gives a grid what another one of its axis has of panes before all of its own.
+
+        Where panes become smaller, what was read into one counts in the first that lies in it.
+        """
+        size = wanted[1]
+        first = min(self._panes.get(wanted, ()), default=None)
+        tallies = []
+        for pane in self._panes.get(known, {}).values():
+            for tally in pane.tallies.values():
+                place = tally.pane * known[1] // size
+                mark = None if tally.not_before is None else tally.not_before * known[1] // size
+                if first is None or place < first:
+                    tallies.append(tally._replace(size=size, pane=place, not_before=mark))
+        self.add(tallies)
+
     def _changed(self, grid: Grid) -> None:
         self._sums.pop(grid, None)
         self._read.pop(grid, None)

@@ -21,7 +21,7 @@ from muntin.kernel.reading import Reading
 from muntin.kernel.statements import WINDOW_END
 from muntin.language.program import sql
 from muntin.model import POSITION, Counts, Job
-from muntin.run.pipeline import recipes_of
+from muntin.run.catalog import recipes_of
 from muntin.windows.ledger import Ledger
 
 SECOND = 1_000_000

@@ -13,7 +13,7 @@ from muntin.kernel.finish import Due, finish, order
 from muntin.kernel.merge import merge
 from muntin.language.check import check
 from muntin.model import POSITION, Column, Format, Job, Stream
-from muntin.run.pipeline import recipes_of
+from muntin.run.catalog import recipes_of
 
 STREAM = Stream("s", (), Format("parquet"), (Column("k", "VARCHAR"), Column("u", "BIGINT"),
                 Column("x", "DOUBLE"), Column("t", "TIMESTAMP")), '"t"')  # fmt: skip

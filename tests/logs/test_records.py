@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -25,7 +26,7 @@ from muntin.logs.chunks import WorkOrder
 from muntin.logs.records import read_lane
 from muntin.logs.tail import Tail
 from muntin.model import POSITION, Counts, Job, Program
-from muntin.run.pipeline import recipes_of
+from muntin.run.catalog import recipes_of
 from muntin.windows.ledger import Ledger
 
 JOB = (
@@ -53,7 +54,7 @@ def read(
     return {"job": pa.concat_tables(blocks)} if blocks else {}, [report for _, report in done]
 
 
-def recipes(found: Program) -> list[Recipe]:
+def recipes(found: Program) -> Sequence[Recipe]:
     return recipes_of(found.jobs.values())
 
 
