@@ -1,0 +1,286 @@
+"""What one batch costs the driver, without Spark's part: sources x panes x jobs, and an hour.
+
+    python -m benchmarks.driver [--sources 10,100,1000] [--panes 60,600,3600]
+                                [--jobs 10,100,1000] [--batches 20] [--rows] [--hour]
+
+Drives the real pipeline and the real journal with a collection that does nothing and with made-up
+reports: every second a batch, in which every source has some records of that second. `take` notes
+what was read, `due` decides which windows leave, `commit` writes the checkpoint. Times are medians;
+the CPU time is that of all threads, and the bytes those that all writes of a commit have.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import tempfile
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyarrow as pa
+from rich.console import Console
+from rich.table import Table
+
+import muntin
+from muntin.kernel.compute import Recipe
+from muntin.kernel.finish import Due
+from muntin.kernel.merge import Emitted
+from muntin.kernel.statements import WINDOW, WINDOW_END
+from muntin.logs.chunks import WorkOrder
+from muntin.logs.records import Report
+from muntin.logs.tail import Batch, FilePosition, Lane
+from muntin.model import POSITION, Tally
+from muntin.run.pipeline import Answer, Pipeline
+from muntin.run.results import no_windows
+from muntin.store.journal import Journal
+
+SECOND = 1_000_000
+BASE = 1_700_000_000  # the first second of the logs
+SHAPES = 30
+MOST_MS = 50
+MOST_BESIDE_RESULTS = 20 << 20
+_HISTORY = 60  # panes of a batch while the past is read
+
+_out = Console(highlight=False, width=110)
+
+
+@dataclass(frozen=True)
+class Spent:
+    """What one batch took, in milliseconds, and wrote."""
+
+    take: float
+    due: float
+    commit: float
+    cpu: float
+    written: int
+
+    @property
+    def whole(self) -> float:
+        return self.take + self.due + self.commit
+
+
+class Nothing:
+    """A collection without blocks; if `rows`, each due window has one row all the same."""
+
+    def __init__(self, jobs: Sequence[muntin.model.Job], rows: bool) -> None:
+        self.reports: list[Report] = []
+        self._no_rows = {job.name: no_windows(job).rows for job in jobs} if rows else {}
+
+    def read(
+        self, lanes: Sequence[Lane], recipes: Sequence[Recipe], slack_us: int | None
+    ) -> list[Report]:
+        return self.reports
+
+    def answer(self, due: Due, save: Mapping[str, Emitted] | None) -> Answer:
+        found = {name: self._rows(name, ends) for name, ends in due.ends.items() if self._no_rows}
+        return Answer(found)
+
+    def _rows(self, name: str, ends: Sequence[Sequence[int]]) -> pa.Table:
+        schema = self._no_rows[name].schema
+        kinds = [(which, end) for which, each in enumerate(ends) for end in each]
+        columns = {field.name: [1] * len(kinds) for field in schema}
+        columns[WINDOW] = [which for which, _ in kinds]
+        columns[WINDOW_END] = [end for _, end in kinds]
+        return pa.table({f.name: pa.array(columns[f.name]).cast(f.type) for f in schema}, schema)
+
+    def forget(self, emitted: Mapping[str, Emitted]) -> None: ...
+
+    def compact(self) -> None: ...
+
+    def restore(self, blocks: Mapping[str, Sequence[bytes]]) -> None: ...
+
+
+class Driver:
+    """One stream of so many sources, and the jobs over it."""
+
+    def __init__(self, state: Path, sources: int, panes: int, jobs: int, rows: bool) -> None:
+        program = muntin.sql(_statements(panes, jobs))
+        stream, asked = program.streams["logs"], program.jobs_of("logs")
+        self._collection = Nothing(asked, rows)
+        self._journal = Journal(state, stream, asked, self._collection)
+        self._pipeline = Pipeline(
+            stream, asked, self._collection, follow=True, progress=self._journal.progress
+        )
+        self._names = [f"server-{number:04}" for number in range(sources)]
+
+    def remember(self, panes: int) -> None:
+        """Reads so many seconds of the past, and commits them once."""
+        for first in range(0, panes, _HISTORY):
+            self._read(first, min(panes, first + _HISTORY))
+            emission = self._pipeline.emit(_clock(first + _HISTORY), final=False)
+        self._journal.commit(emission, self._positions(panes))
+
+    def batch(self, second: int) -> Spent:
+        """Reads, emits and commits one second of all sources."""
+        reports, positions = self._reports(second, second + 1), self._positions(second)
+        before, cpu, at = _written(), time.process_time(), [time.perf_counter()]
+        self._read(second, second + 1, reports)
+        at.append(time.perf_counter())
+        emission = self._pipeline.emit(_clock(second + 1), final=False, save=True)
+        emission = self._pipeline.leave(emission, _clock(second + 1))
+        at.append(time.perf_counter())
+        self._journal.commit(emission, positions)
+        at.append(time.perf_counter())
+        took = [1000 * (after - start) for start, after in zip(at, at[1:], strict=False)]
+        cpu = 1000 * (time.process_time() - cpu)
+        return Spent(took[0], took[1], took[2], cpu, _written() - before)
+
+    def tidy(self) -> None:
+        for note in self._journal.tidy():
+            _out.print(note)
+
+    def _read(self, first: int, last: int, reports: list[Report] | None = None) -> None:
+        self._collection.reports = reports or self._reports(first, last)
+        lanes = tuple((_order(name, first),) for name in self._names)
+        touched = dict.fromkeys(self._names, _clock(last))
+        batch = Batch(lanes, (), 100 * len(lanes), 0, frozenset(), touched=touched)
+        self._pipeline.read(batch, _clock(last))
+
+    def _reports(self, first: int, last: int) -> list[Report]:
+        low, high = (BASE + first) * SECOND, (BASE + last) * SECOND
+        return [
+            Report(
+                name,
+                tuple(
+                    Tally(name, POSITION, SECOND, BASE + second, None, 7, 0, high)
+                    for second in range(first, last)
+                ),
+                records=7 * (last - first),
+                bad=0,
+                reached={POSITION: high},
+                costs={},
+                first={POSITION: low},
+            )
+            for name in self._names
+        ]
+
+    def _positions(self, second: int) -> tuple[FilePosition, ...]:
+        return tuple(
+            FilePosition(name, f"/logs/{name}/a.log", 1, number, 100 * second, 100 * second, second)
+            for number, name in enumerate(self._names)
+        )
+
+
+def _order(name: str, second: int) -> WorkOrder:
+    return WorkOrder("logs", name, f"/logs/{name}/a.log", 100 * second, 100 * second + 100)
+
+
+def _clock(second: int) -> float:
+    return float(BASE + second)
+
+
+def _statements(panes: int, jobs: int) -> str:
+    texts = [
+        "CREATE STREAM logs (t BIGINT, k VARCHAR, n BIGINT) "
+        "FROM '/logs/{source}/*.log' FORMAT json TIMESTAMP t;"
+    ]
+    for number in range(jobs):
+        texts.append(
+            f"CREATE JOB job_{number} AS SELECT count(*) AS c FROM logs WHERE n > {number % SHAPES} "
+            f"WINDOW {panes} SECONDS EVERY 1 SECOND;"
+        )
+    return "\n".join(texts)
+
+
+def _written() -> int:
+    """Bytes that this process has written, to whatever it was."""
+    told = dict(line.split(": ") for line in Path("/proc/self/io").read_text().splitlines())
+    return int(told["wchar"])
+
+
+def _resident_mb() -> float:
+    return int(Path("/proc/self/statm").read_text().split()[1]) * 4096 / 1e6
+
+
+def measure(sources: int, panes: int, jobs: int, batches: int, rows: bool) -> list[Spent]:
+    """Batches after `panes` seconds of the past were read."""
+    with tempfile.TemporaryDirectory(prefix="muntin-driver-") as state:
+        driver = Driver(Path(state), sources, panes, jobs, rows)
+        driver.remember(panes)
+        return [driver.batch(panes + number) for number in range(batches)]
+
+
+def table(title: str, cells: Sequence[tuple[int, int, int]], batches: int, rows: bool) -> None:
+    shown = Table(
+        "sources", "panes", "jobs", "take", "due", "commit", "ms a batch", "worst", "CPU", "kB",
+        title=title,
+    )  # fmt: skip
+    for sources, panes, jobs in cells:
+        spent = measure(sources, panes, jobs, batches, rows)
+        middle = [
+            statistics.median(getattr(each, name) for each in spent)
+            for name in ("take", "due", "commit", "whole")
+        ]
+        told = [f"{value:,.1f}" for value in middle]
+        told.append(f"{max(each.whole for each in spent):,.1f}")
+        told.append(f"{statistics.median(each.cpu for each in spent):,.1f}")
+        told.append(f"{statistics.median(each.written for each in spent) / 1e3:,.0f}")
+        shown.add_row(f"{sources:,}", f"{panes:,}", f"{jobs:,}", *told)
+    _out.print(shown)
+
+
+def hour(sources: int, seconds: int) -> None:
+    """So many one-second windows of one job: memory over time, and what they leave on disk."""
+    shown = Table("batches", "resident MB", "files", "MB of results", "MB beside", title="an hour")
+    with tempfile.TemporaryDirectory(prefix="muntin-driver-") as folder:
+        driver = Driver(Path(folder), sources, 1, 1, rows=True)
+        for second in range(seconds):
+            driver.batch(second)
+            driver.tidy()
+            if (second + 1) % max(1, seconds // 6) == 0:
+                files, results, beside = _space(Path(folder))
+                told = (f"{results / 1e6:,.1f}", f"{beside / 1e6:,.1f}")
+                shown.add_row(f"{second + 1:,}", f"{_resident_mb():,.0f}", f"{files:,}", *told)
+    _out.print(shown)
+    _out.print(f"at most {MOST_BESIDE_RESULTS / 1e6:.0f} MB beside results wanted")
+
+
+def _space(state: Path) -> tuple[int, int, int]:
+    """Files, bytes on disk of those that the result tables are made of, and bytes beside them."""
+    from deltalake import DeltaTable
+
+    current = {
+        Path(folder, name).resolve()
+        for folder in (state / "results").iterdir()
+        for name in pa.table(DeltaTable(folder).get_add_actions())["path"].to_pylist()
+    }
+    files = list(_files(state))
+    sizes = {path: path.stat().st_blocks * 512 for path in files}
+    results = sum(sizes[path] for path in files if path.resolve() in current)
+    return len(files), results, sum(sizes.values()) - results
+
+
+def _files(folder: Path) -> Iterator[Path]:
+    return (path for path in folder.rglob("*") if path.is_file())
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="benchmarks.driver")
+    parser.add_argument("--sources", default="10,100,1000")
+    parser.add_argument("--panes", default="60,600,3600")
+    parser.add_argument("--jobs", default="10,100,1000")
+    parser.add_argument("--batches", type=int, default=20)
+    parser.add_argument("--rows", action="store_true", help="each due window has a row to store")
+    parser.add_argument("--hour", type=int, default=0, help="so many seconds of one-second windows")
+    given = parser.parse_args()
+    sources, panes, jobs = (
+        [int(value) for value in text.split(",") if value]
+        for text in (given.sources, given.panes, given.jobs)
+    )
+    cells = [(each, length, SHAPES) for length in panes for each in sources]
+    if cells:
+        table(
+            f"sources and panes, {SHAPES} jobs of as many shapes", cells, given.batches, given.rows
+        )
+    if jobs:
+        cells = [(10, 60, count) for count in jobs]
+        table(f"jobs in {SHAPES} shapes", cells, given.batches, given.rows)
+    if given.hour:
+        hour(10, given.hour)
+    _out.print(f"at most {MOST_MS} ms a batch wanted")
+
+
+if __name__ == "__main__":
+    main()
