@@ -17,6 +17,7 @@ import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 
 import pyarrow as pa
@@ -123,7 +124,7 @@ class Driver:
         at.append(time.perf_counter())
         self._journal.commit(emission, positions)
         at.append(time.perf_counter())
-        took = [1000 * (after - start) for start, after in zip(at, at[1:], strict=False)]
+        took = [1000 * (after - start) for start, after in pairwise(at)]
         cpu = 1000 * (time.process_time() - cpu)
         return Spent(took[0], took[1], took[2], cpu, _written() - before)
 
@@ -178,7 +179,8 @@ def _statements(panes: int, jobs: int) -> str:
     ]
     for number in range(jobs):
         texts.append(
-            f"CREATE JOB job_{number} AS SELECT count(*) AS c FROM logs WHERE n > {number % SHAPES} "
+            f"CREATE JOB job_{number} AS SELECT count(*) AS c FROM logs "
+            f"WHERE n > {number % SHAPES} "
             f"WINDOW {panes} SECONDS EVERY 1 SECOND;"
         )
     return "\n".join(texts)
