@@ -433,6 +433,19 @@ class Pipeline:
                 grids.setdefault((shape.axis.column, shape.pane), []).append(oldest)
         for grid, needed in grids.items():
             self.progress.ledger.forget(grid, min(needed))
+        self.progress.let_go(self._needed(emitted))
+
+    def _needed(self, emitted: Mapping[str, Emitted]) -> dict[str, int]:
+        """The position on each axis before which no window to come has anything."""
+        needed: dict[str, int] = {}
+        for shape in self._shapes.values():
+            axis, left = shape.axis.column, emitted[shape.id]
+            if shape.gap is not None:
+                first = NEVER if left.sessions is None else left.sessions - shape.gap
+            else:
+                first = max(NEVER, self._oldest_pane(shape, left) * shape.pane)
+            needed[axis] = min(first, needed.get(axis, first))
+        return needed
 
     def _forget_unbounded(self, horizons: Mapping[str, int | None]) -> None:
         """Drops tallies outside of the bounds of jobs, for which no window will ever leave."""

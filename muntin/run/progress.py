@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from muntin.fidelity.scoreboard import Source
 from muntin.fidelity.timing import Timing
+from muntin.model import TIME
 from muntin.run.failures import Failures
 from muntin.windows.choice import Choice
 from muntin.windows.ledger import Ledger
@@ -48,3 +50,21 @@ class Progress:
     bytes: int = 0
     windows: int = 0
     failures: Failures = field(default_factory=Failures)
+
+    def let_go(self, needed: Mapping[str, int]) -> None:
+        """Drops sources whose files are gone and of whose panes no window is to come.
+
+        `needed` says from which position on each axis something is. A source that counts its own
+        records is kept: if it came back, it would have to go on counting.
+        """
+        gone = [
+            name
+            for name, source in self.sources.items()
+            if source.ended
+            and all(
+                axis == TIME.column and reached < needed.get(axis, reached)
+                for axis, reached in source.reached.items()
+            )
+        ]
+        for name in gone:
+            del self.sources[name]

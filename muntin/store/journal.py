@@ -42,7 +42,7 @@ class Journal:
         self._results = Results(state)
         self._collection = collection
         self._shapes = {job.name: job.shape.id for job in jobs}
-        self._appended = 0
+        self._saves = 0  # since files were begun anew
         self._untidy = False
         self.notes: list[str] = []
         self.batch = -1
@@ -61,7 +61,7 @@ class Journal:
         changed = [name for name, shape in saved.shapes.items() if self._shapes.get(name) != shape]
         self.notes += saved.progress.failures.resume(jobs, changed)
         # The first commit rewrites what earlier runs have left, however short they were.
-        self._appended = SAVES_PER_REWRITE - 1
+        self._saves = SAVES_PER_REWRITE
         self._collection.restore(saved.blocks)
         self.batch = saved.batch
         self.progress = saved.progress
@@ -78,18 +78,19 @@ class Journal:
         self.positions = self.positions if positions is None else positions
         rows = {windows.job.name: windows.tables() for windows in emission.windows}
         files = self._results.write(batch, rows)
-        self._appended += 1
-        whole = self._appended >= SAVES_PER_REWRITE
+        anew = self._saves >= SAVES_PER_REWRITE
+        whole = anew and self._checkpoint.is_loose
         blocks = self._all_blocks() if whole else emission.blocks
         saved = Saved(batch, self.progress, self.positions, self._shapes, blocks, files)
-        self._checkpoint.save(saved, whole)
-        if whole:
-            self._appended = 0
+        # Until it is known that this is saved, the next would have to save everything.
+        saves, self._saves = 0 if anew else self._saves + 1, SAVES_PER_REWRITE
+        self._checkpoint.save(saved, whole, anew)
+        self._saves = saves
         gone = self._results.publish(self._stream, batch, files)
         if gone:
             raise StateError(f"results of job '{gone[0]}': their table was taken away while it ran")
         self.batch = batch
-        self._untidy |= whole
+        self._untidy |= anew
 
     def tidy(self) -> list[str]:
         """Merges small files of results where there may be many; returns what there is to say."""

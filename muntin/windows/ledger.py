@@ -235,7 +235,7 @@ class Ledger:
 
     def __init__(self, tallies: Iterable[Tally] = ()) -> None:
         self._grids: dict[Grid, _Panes] = {}
-        self._added: list[Tally] | None = None  # since changes were asked for; None: never
+        self._added: list[Tally] | None = None  # since changes were asked for; None: unwatched
         self._forgotten: dict[Grid, int] = {}
         self.add(tallies)
 
@@ -303,14 +303,15 @@ class Ledger:
                 )
         self._added = None
 
-    def changes(self) -> Changes:
-        """What has changed since this was last asked; the first time, all that is held.
-
-        From then on changes are remembered until somebody asks.
-        """
-        whole = self._added is None
-        told = Changes(list(self) if self._added is None else self._added, self._forgotten, whole)
+    def watch(self) -> None:
+        """Remembers changes from here on, until somebody asks for them."""
         self._added, self._forgotten = [], {}
+
+    def changes(self, whole: bool = False) -> Changes:
+        """What has changed since this was last asked; all that is held, if nobody has watched."""
+        whole |= self._added is None
+        told = Changes(list(self) if whole else self._added or [], self._forgotten, whole)
+        self.watch()
         return told
 
     def apply(self, changes: Changes) -> None:
