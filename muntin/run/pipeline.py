@@ -433,7 +433,7 @@ class Pipeline:
                 grids.setdefault((shape.axis.column, shape.pane), []).append(oldest)
         for grid, needed in grids.items():
             self.progress.ledger.forget(grid, min(needed))
-        self.progress.let_go(self._needed(emitted))
+        self.progress.let_go(self._needed(emitted), self._now)
 
     def _needed(self, emitted: Mapping[str, Emitted]) -> dict[str, int]:
         """The position on each axis before which no window to come has anything."""

@@ -245,7 +245,7 @@ def _saved(document: Document) -> Saved:
         left_at=now["left_at"],
         late={job: Lateness(*row) for job, row in found["late"].items()},
         timings={
-            job: Timing(*row, lags=dict(found["lags"].get(job, {})))
+            job: Timing(*row[:4], dict(found["lags"].get(job, {})))
             for job, row in found["timings"].items()
         },
         choices={shape: Choice(*row) for shape, row in found["choices"].items()},
