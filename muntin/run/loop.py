@@ -169,6 +169,7 @@ class Loop:
             known = before.grids.get(id_)
             if known is not None and known != grid:
                 self.progress.ledger.regrid(known, grid)
+        self.progress.ledger.keep(self.catalog.grids.values())
         for job in self.catalog.jobs.values():
             if before.had(job):
                 continue
@@ -299,9 +300,10 @@ class Loop:
             emission = emission_of(agenda, answer, decision.due, decision.scores)
             self.progress.windows += sum(len(left.counts) for left in emission.windows)
             self._chooser.merged(answer.costs)
-            self._retention.forget(self.catalog, emitted, self.collection)
+            self._retention.forget(self.catalog, emitted, self.collection, agenda.at.now)
         emission.notes.extend(self._unseen(agenda.at))
-        self._retention.forget_bounded(self.catalog, agenda.horizons, self.collection)
+        now = agenda.at.now
+        self._retention.forget_bounded(self.catalog, agenda.horizons, self.collection, now)
         return emission
 
     def _dated(self, emission: Emission, agenda: Agenda) -> Emission:

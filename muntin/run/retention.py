@@ -27,25 +27,37 @@ class Retention:
         return {id_: self._departures.emitted(jobs) for id_, jobs in catalog.by_shape.items()}
 
     def forget(
-        self, catalog: Catalog, emitted: Mapping[str, Emitted], collection: Collection
+        self, catalog: Catalog, emitted: Mapping[str, Emitted], collection: Collection, now: float
     ) -> None:
         """Drops what no window needs that comes after the emitted ones."""
         collection.forget(catalog, emitted)
         oldest: dict[Grid, int] = {}
-        for id_, grid in catalog.grids.items():
-            needed = self.oldest_pane(catalog.shapes[id_], emitted[id_])
-            oldest[grid] = min(needed, oldest.get(grid, needed))
+        needed: dict[str, int] = {}  # by axis, the position before which nothing is
+        for id_, shape in catalog.shapes.items():
+            axis, left = shape.axis.column, emitted[id_]
+            if shape.gap is not None:
+                first = NEVER if left.sessions is None else left.sessions - shape.gap
+            else:
+                pane, grid = self.oldest_pane(shape, left), catalog.grids[id_]
+                oldest[grid] = min(pane, oldest.get(grid, pane))
+                first = max(NEVER, pane * shape.pane)
+            needed[axis] = min(first, needed.get(axis, first))
         for grid, pane in oldest.items():
             self._progress.ledger.forget(grid, pane)
+        self._progress.let_go(needed, now)
 
     def forget_bounded(
-        self, catalog: Catalog, horizons: Mapping[str, int | None], collection: Collection
+        self,
+        catalog: Catalog,
+        horizons: Mapping[str, int | None],
+        collection: Collection,
+        now: float,
     ) -> None:
         """Drops what lies outside of the bounds of jobs, for which no window will ever leave."""
         bounded = any(s.begin is not None and s.pane for s in catalog.shapes.values())
         if bounded and any(horizons.values()):
             self._passed = {axis: at for axis, at in horizons.items() if at is not None}
-            self.forget(catalog, self.emitted(catalog), collection)
+            self.forget(catalog, self.emitted(catalog), collection, now)
 
     def oldest_pane(self, shape: Shape, emitted: Emitted) -> int:
         """The first pane that some window still to come holds, within the shape's bounds."""

@@ -42,7 +42,7 @@ class Journal:
         self._checkpoint = Checkpoint(state, self._stream)
         self._results = Results(state)
         self._collection = collection
-        self._appended = 0
+        self._saves = 0  # since files were begun anew
         self._untidy = False
         self.notes: list[str] = []
         self.batch = -1
@@ -71,7 +71,7 @@ class Journal:
         changed = [name for name, id_ in self.before.shapes.items() if now.shapes.get(name) != id_]
         self.notes += saved.progress.failures.resume(catalog.jobs.values(), changed)
         # The first commit rewrites what earlier runs have left, however short they were.
-        self._appended = SAVES_PER_REWRITE - 1
+        self._saves = SAVES_PER_REWRITE
         self._collection.restore(catalog, saved.blocks)
         self.batch = saved.batch
         self.progress = saved.progress
@@ -94,18 +94,19 @@ class Journal:
         self.positions = self.positions if positions is None else positions
         rows = {windows.job.name: windows.tables() for windows in emission.windows}
         files = self._results.write(batch, rows)
-        self._appended += 1
-        whole = self._appended >= SAVES_PER_REWRITE
+        anew = self._saves >= SAVES_PER_REWRITE
+        whole = anew and self._checkpoint.is_loose
         blocks = self._all_blocks(catalog) if whole else emission.blocks
         saved = Saved(batch, self.progress, self.positions, catalog.in_force, blocks, files)
-        self._checkpoint.save(saved, whole)
-        if whole:
-            self._appended = 0
+        # Until it is known that this is saved, the next would have to save everything.
+        saves, self._saves = 0 if anew else self._saves + 1, SAVES_PER_REWRITE
+        self._checkpoint.save(saved, whole, anew)
+        self._saves = saves
         gone = self._results.publish(self._stream, batch, files)
         if gone:
             raise StateError(f"results of job '{gone[0]}': their table was taken away while it ran")
         self.batch = batch
-        self._untidy |= whole
+        self._untidy |= anew
 
     def tidy(self) -> list[str]:
         """Merges small files of results where there may be many; returns what there is to say."""
