@@ -15,7 +15,7 @@ from muntin.kernel.python.running import without_states
 from muntin.kernel.reading import Cost, Reading
 from muntin.kernel.sessions import next_ends
 from muntin.logs.chunks import PIECE_BYTES
-from muntin.logs.records import read_lane
+from muntin.logs.records import read_lanes
 from muntin.logs.tail import BATCH_BYTES, Lane, Tail
 from muntin.model import Job, Program, Stream
 from muntin.run.pipeline import Answer, Pipeline
@@ -42,11 +42,10 @@ class InlineCollection:
     def read(
         self, lanes: Sequence[Lane], recipes: Sequence[Recipe], slack_us: int | None
     ) -> list[Reading]:
-        reports = []
+        reports: list[Reading] = []
         found: dict[str, list[pa.Table]] = {shape: [block] for shape, block in self._blocks.items()}
-        for lane in lanes:
-            blocks, report = read_lane(lane, self._stream, recipes, slack_us, self._piece_bytes)
-            reports.append(report)
+        for blocks, some in read_lanes(lanes, self._stream, recipes, slack_us, self._piece_bytes):
+            reports += some
             for shape, block in blocks.items():
                 found.setdefault(shape, []).append(block)
         self._blocks = {shape: merge(self._shapes[shape], b) for shape, b in found.items()}

@@ -203,7 +203,7 @@ class _Handler:
                     reached = since.get(source, {})
                     clocks = Clocks(slack_us, {a: BatchClock(at) for a, at in reached.items()})
                     blocks, report = _compute_rows(rows, source, stream, recipes, clocks)
-                    yield _packed(scatter(shapes, blocks, report, groups))
+                    yield _packed(scatter(shapes, blocks, [report], groups))
 
         return frame.mapInArrow(compute_batches, "g int, kept binary")
 

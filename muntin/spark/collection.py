@@ -29,7 +29,7 @@ from muntin.kernel.parts import Packed, finish_in_parts, merge_in_parts
 from muntin.kernel.python.running import without_states
 from muntin.kernel.reading import Cost, Reading
 from muntin.kernel.sessions import next_ends
-from muntin.logs.records import read_lane
+from muntin.logs.records import read_lanes
 from muntin.logs.tail import Lane
 from muntin.model import Job, Shape, Stream
 from muntin.run.pipeline import Answer
@@ -98,13 +98,12 @@ class SparkCollection:
         stream, shapes, groups = self._stream, self.shapes, self.groups
 
         def compute(tasks: Iterable[list[Lane]]) -> Iterator[tuple[int, Kept]]:
-            for lane in chain.from_iterable(tasks):
-                try:
-                    blocks, report = read_lane(lane, stream, recipes, slack_us)
-                except MuntinError as error:  # raised by the driver, without Spark's traceback
-                    yield TELLING, Kept(news=[error])
-                else:
-                    yield from scatter(shapes, blocks, report, groups)
+            lanes = chain.from_iterable(tasks)
+            try:
+                for blocks, readings in read_lanes(lanes, stream, recipes, slack_us):
+                    yield from scatter(shapes, blocks, readings, groups)
+            except MuntinError as error:  # raised by the driver, without Spark's traceback
+                yield TELLING, Kept(news=[error])
 
         # One a core: batches are read in a second, of which another task would take a part.
         tasks = shared_out(lanes, groups)
@@ -210,7 +209,7 @@ class SparkCollection:
         def spread(item: tuple[str, bytes]) -> Iterator[tuple[int, Kept]]:
             shape, block = item
             saved = {shape: decode(block, f"saved block of {shapes[shape].stream}")}
-            return scatter(shapes, saved, None, groups)
+            return scatter(shapes, saved, (), groups)
 
         if items:
             self.keep(self._context.parallelize(items).flatMap(spread))
@@ -239,10 +238,10 @@ def _size(lane: Lane) -> int:
 
 
 def scatter(
-    shapes: Shapes, blocks: Mapping[str, pa.Table], report: Reading | None, groups: int
+    shapes: Shapes, blocks: Mapping[str, pa.Table], readings: Iterable[Reading], groups: int
 ) -> Iterator[tuple[int, Kept]]:
-    """A lane's blocks by key group; the report travels with one of them."""
-    kept: dict[int, Kept] = {TELLING: Kept(news=[report] if report else [])}
+    """Blocks by key group; the readings travel with one of them."""
+    kept: dict[int, Kept] = {TELLING: Kept(news=list(readings))}
     for shape, block in blocks.items():
         for group, rows in split(shapes[shape], block, groups).items():
             kept.setdefault(group, Kept()).blocks[shape] = [Packed.of(rows)]
