@@ -15,7 +15,7 @@ from muntin.fidelity.scoreboard import Source
 from muntin.kernel.compute import Recipe
 from muntin.logs.chunks import PIECE_BYTES
 from muntin.logs.files import FilePosition
-from muntin.logs.records import read_lane
+from muntin.logs.records import read_lanes
 from muntin.logs.tail import BATCH_BYTES, Lane, Tail
 from muntin.model import Stream
 from muntin.run.contracts import Batch, Delivery, Request
@@ -31,9 +31,9 @@ class LaneTask:
     piece_bytes: int
 
     def deliver(self, recipes: Sequence[Recipe]) -> Iterator[Delivery]:
-        for lane in self.lanes:
-            blocks, reading = read_lane(lane, self.stream, recipes, self.slack_us, self.piece_bytes)
-            yield Delivery(blocks, (reading,))
+        read = read_lanes(self.lanes, self.stream, recipes, self.slack_us, self.piece_bytes)
+        for blocks, readings in read:
+            yield Delivery(blocks, tuple(readings))
 
 
 @dataclass(frozen=True)
