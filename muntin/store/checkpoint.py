@@ -245,8 +245,8 @@ def _saved(document: Document) -> Saved:
         left_at=now["left_at"],
         late={job: Lateness(*row) for job, row in found["late"].items()},
         timings={
-            job: Timing(*row[:4], dict(found["lags"].get(job, {})))
-            for job, row in found["timings"].items()
+            job: Timing(count, area, misses, within, dict(found["lags"].get(job, {})))
+            for job, (count, area, misses, within) in found["timings"].items()
         },
         choices={shape: Choice(*row) for shape, row in found["choices"].items()},
         frame_batch=now["frame_batch"],
