@@ -1,7 +1,8 @@
-"""What one batch costs the driver, without Spark's part: sources x panes x jobs, and what an hour leaves.
+"""What one batch costs the driver, without Spark's part, and what an hour of them leaves.
 
     python -m benchmarks.driver [--sources 10,100,1000] [--panes 60,600,3600]
-                                [--jobs 10,100,1000] [--batches 20] [--rows] [--hour 3600] [--month 43200]
+                                [--jobs 10,100,1000] [--batches 20] [--rows]
+                                [--hour 3600] [--month 43200]
 
 Drives the real pipeline and the real journal with a collection that does nothing and with made-up
 reports: every second a batch, in which every source has some records of that second. `take` notes
@@ -35,6 +36,7 @@ from muntin.logs.tail import Batch, FilePosition, Lane
 from muntin.model import POSITION, Tally
 from muntin.run.pipeline import Answer, Pipeline
 from muntin.run.results import no_windows
+from muntin.store import delta
 from muntin.store.journal import Journal
 from muntin.store.results import Results
 
@@ -42,7 +44,8 @@ SECOND = 1_000_000
 BASE = 1_700_000_000  # the first second of the logs
 SHAPES = 30
 MOST_MS = 50
-MOST_BESIDE_RESULTS = 20 << 20
+MOST_BESIDE_RESULTS = 20_000_000
+_TRIAL = 100  # batches to see how long one takes
 _HISTORY = 60  # panes of a batch while the past is read
 
 _out = Console(highlight=False, width=110)
@@ -225,15 +228,27 @@ def table(title: str, cells: Sequence[tuple[int, int, int]], batches: int, rows:
 
 
 def hour(sources: int, seconds: int) -> None:
-    """So many one-second windows of one job: memory over time, and what they leave on disk."""
+    """So many one-second windows of one job: memory over time, and what they leave on disk.
+
+    Batches follow each other faster than seconds do. What is kept for ten minutes of real time is
+    kept here for as long as ten minutes of batches take.
+    """
     shown = Table("batches", "resident MB", "files", "MB of results", "MB beside", title="an hour")
     with tempfile.TemporaryDirectory(prefix="muntin-driver-") as folder:
-        driver = Driver(Path(folder), sources, 1, 1, rows=True)
+        started = time.perf_counter()
+        driver = Driver(Path(folder, "trial"), sources, 1, 1, rows=True)
+        for second in range(_TRIAL):
+            driver.batch(second)
+        kept = round(600 * (time.perf_counter() - started) / _TRIAL)
+        for name in ("delta.deletedFileRetentionDuration", "delta.logRetentionDuration"):
+            delta._SETTINGS[name] = f"interval {kept} seconds"
+        state = Path(folder, "state")
+        driver = Driver(state, sources, 1, 1, rows=True)
         for second in range(seconds):
             driver.batch(second)
             driver.tidy()
             if (second + 1) % max(1, seconds // 6) == 0:
-                files, results, beside = _space(Path(folder))
+                files, results, beside = _space(state)
                 told = (f"{results / 1e6:,.1f}", f"{beside / 1e6:,.1f}")
                 shown.add_row(f"{second + 1:,}", f"{_resident_mb():,.0f}", f"{files:,}", *told)
     _out.print(shown)
