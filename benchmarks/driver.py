@@ -4,8 +4,8 @@
                                 [--jobs 10,100,1000] [--batches 20] [--rows]
                                 [--hour 3600] [--month 43200]
 
-Drives the real pipeline and the real journal with a collection that does nothing and with made-up
-reports: every second a batch, in which every source has some records of that second. `take` notes
+Drives the real loop and the real journal with a collection that does nothing and with made-up
+readings: every second a batch, in which every source has some records of that second. `take` notes
 what was read, `due` decides which windows leave, `commit` writes the checkpoint. Times are medians;
 the CPU time is that of all threads, and the bytes those that all writes of a commit have.
 """
@@ -18,7 +18,6 @@ import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 from pathlib import Path
 
 import pyarrow as pa
@@ -26,16 +25,19 @@ from rich.console import Console
 from rich.table import Table
 
 import muntin
+from muntin.fidelity.scoreboard import Source
 from muntin.kernel.compute import Recipe
 from muntin.kernel.finish import Due
 from muntin.kernel.merge import Emitted
+from muntin.kernel.reading import Reading
 from muntin.kernel.statements import WINDOW, WINDOW_END
-from muntin.logs.chunks import WorkOrder
-from muntin.logs.records import Report
-from muntin.logs.tail import Batch, FilePosition, Lane
-from muntin.model import POSITION, Tally
-from muntin.run.pipeline import Answer, Pipeline
-from muntin.run.results import no_windows
+from muntin.logs.files import FilePosition
+from muntin.model import POSITION, Shape, Tally
+from muntin.run.catalog import Catalog
+from muntin.run.contracts import Answer, Batch, Request, Task, Work
+from muntin.run.loop import Loop, Rules
+from muntin.run.results import Emission, no_windows
+from muntin.schedule.pace import Pace
 from muntin.store import delta
 from muntin.store.journal import Journal
 from muntin.store.results import Results
@@ -66,21 +68,31 @@ class Spent:
         return self.take + self.due + self.commit
 
 
+@dataclass(frozen=True)
+class Made:
+    """Work that is done: what was read of every source."""
+
+    readings: list[Reading]
+
+    def tasks(self, most: int) -> Sequence[Task]:
+        return []
+
+
 class Nothing:
     """A collection without blocks; if `rows`, each due window has one row all the same."""
 
     def __init__(self, jobs: Sequence[muntin.model.Job], rows: bool) -> None:
-        self.reports: list[Report] = []
         self._no_rows = {job.name: no_windows(job).rows for job in jobs} if rows else {}
 
-    def read(
-        self, lanes: Sequence[Lane], recipes: Sequence[Recipe], slack_us: int | None
-    ) -> list[Report]:
-        return self.reports
+    def add(self, work: Work, recipes: Sequence[Recipe], final: Mapping[str, int]) -> list[Reading]:
+        assert isinstance(work, Made)
+        return work.readings
 
-    def answer(self, due: Due, save: Mapping[str, Emitted] | None) -> Answer:
-        found = {name: self._rows(name, ends) for name, ends in due.ends.items() if self._no_rows}
-        return Answer(found)
+    def answer(
+        self, catalog: Catalog, due: Due, save: Mapping[str, Emitted] | None = None
+    ) -> Answer:
+        rows = {name: self._rows(name, ends) for name, ends in due.ends.items() if self._no_rows}
+        return Answer(rows)
 
     def _rows(self, name: str, ends: Sequence[Sequence[int]]) -> pa.Table:
         schema = self._no_rows[name].schema
@@ -90,72 +102,84 @@ class Nothing:
         columns[WINDOW_END] = [end for _, end in kinds]
         return pa.table({f.name: pa.array(columns[f.name]).cast(f.type) for f in schema}, schema)
 
-    def forget(self, emitted: Mapping[str, Emitted]) -> None: ...
+    def forget(self, catalog: Catalog, emitted: Mapping[str, Emitted]) -> None: ...
 
-    def compact(self) -> None: ...
+    def compact(self, shapes: Mapping[str, Shape]) -> None: ...
 
-    def restore(self, blocks: Mapping[str, Sequence[bytes]]) -> None: ...
+    def restore(self, catalog: Catalog, blocks: Mapping[str, Sequence[bytes]]) -> None: ...
 
 
 class Driver:
-    """One stream of so many sources, and the jobs over it."""
+    """One stream of so many sources, and the jobs over it. It is the intake of its loop."""
 
     def __init__(self, state: Path, sources: int, panes: int, jobs: int, rows: bool) -> None:
         program = muntin.sql(_statements(panes, jobs))
-        stream, asked = program.streams["logs"], program.jobs_of("logs")
-        self._collection = Nothing(asked, rows)
-        self._journal = Journal(state, stream, asked, self._collection)
-        self._pipeline = Pipeline(
-            stream, asked, self._collection, follow=True, progress=self._journal.progress
-        )
+        asked = program.jobs_of("logs")
+        catalog, nothing = Catalog.of(program.streams["logs"], asked), Nothing(asked, rows)
+        self._journal = Journal(state, catalog, nothing)
+        self.progress, self.before = self._journal.progress, self._journal.before
+        self.notes: list[str] = []
         self._names = [f"server-{number:04}" for number in range(sources)]
+        self._batch = Batch()
+        self._now, self._read_at, self._commit_s = 0.0, 0.0, 0.0
+        self._loop = Loop(catalog, self, nothing, self, Rules(True), lambda: self._now, Pace())
+
+    def next(self, request: Request) -> Batch:
+        return self._batch
+
+    def behind(self, sources: Mapping[str, Source]) -> frozenset[str]:
+        self._read_at = time.perf_counter()
+        return frozenset()
+
+    def commit(
+        self,
+        catalog: Catalog,
+        emission: Emission,
+        positions: tuple[FilePosition, ...] | None = None,
+    ) -> None:
+        started = time.perf_counter()
+        self._journal.commit(catalog, emission, positions)
+        self._commit_s = time.perf_counter() - started
 
     def remember(self, panes: int) -> None:
-        """Reads so many seconds of the past, and commits them once."""
+        """Reads so many seconds of the past."""
         for first in range(0, panes, _HISTORY):
-            self._read(first, min(panes, first + _HISTORY))
-            emission = self._pipeline.emit(_clock(first + _HISTORY), final=False)
-        self._journal.commit(emission, self._positions(panes))
+            self._turn(first, min(panes, first + _HISTORY))
 
     def batch(self, second: int) -> Spent:
         """Reads, emits and commits one second of all sources."""
-        reports, positions = self._reports(second, second + 1), self._positions(second)
-        before, cpu, at = _written(), time.process_time(), [time.perf_counter()]
-        self._read(second, second + 1, reports)
-        at.append(time.perf_counter())
-        emission = self._pipeline.emit(_clock(second + 1), final=False, save=True)
-        emission = self._pipeline.leave(emission, _clock(second + 1))
-        at.append(time.perf_counter())
-        self._journal.commit(emission, positions)
-        at.append(time.perf_counter())
-        took = [1000 * (after - start) for start, after in pairwise(at)]
+        before, cpu = _written(), time.process_time()
+        started, over = self._turn(second, second + 1)
         cpu = 1000 * (time.process_time() - cpu)
-        return Spent(took[0], took[1], took[2], cpu, _written() - before)
+        take, due = self._read_at - started, over - self._read_at - self._commit_s
+        return Spent(1000 * take, 1000 * due, 1000 * self._commit_s, cpu, _written() - before)
 
-    def tidy(self) -> None:
+    def _turn(self, first: int, last: int) -> tuple[float, float]:
+        """When the turn began and when it was over, without what is made up for it."""
+        touched = dict.fromkeys(self._names, _clock(last))
+        work, size = Made(self._readings(first, last)), 100 * len(self._names)
+        self._batch = Batch(work, size, positions=self._positions(last), touched=touched)
+        self._now = _clock(last)
+        started = time.perf_counter()
+        self._loop.turn(self._loop.wake_at())
+        return started, time.perf_counter()
+
+    def tidy(self) -> list[str]:
         for note in self._journal.tidy():
             _out.print(note)
+        return []
 
-    def _read(self, first: int, last: int, reports: list[Report] | None = None) -> None:
-        self._collection.reports = reports or self._reports(first, last)
-        lanes = tuple((_order(name, first),) for name in self._names)
-        touched = dict.fromkeys(self._names, _clock(last))
-        batch = Batch(lanes, (), 100 * len(lanes), 0, frozenset(), touched=touched)
-        self._pipeline.read(batch, _clock(last))
-
-    def _reports(self, first: int, last: int) -> list[Report]:
+    def _readings(self, first: int, last: int) -> list[Reading]:
         low, high = (BASE + first) * SECOND, (BASE + last) * SECOND
         return [
-            Report(
+            Reading(
                 name,
-                tuple(
+                tallies=tuple(
                     Tally(name, POSITION, SECOND, BASE + second, None, 7, 0, high)
                     for second in range(first, last)
                 ),
                 records=7 * (last - first),
-                bad=0,
                 reached={POSITION: high},
-                costs={},
                 first={POSITION: low},
             )
             for name in self._names
@@ -166,10 +190,6 @@ class Driver:
             FilePosition(name, f"/logs/{name}/a.log", 1, number, 100 * second, 100 * second, second)
             for number, name in enumerate(self._names)
         )
-
-
-def _order(name: str, second: int) -> WorkOrder:
-    return WorkOrder("logs", name, f"/logs/{name}/a.log", 100 * second, 100 * second + 100)
 
 
 def _clock(second: int) -> float:

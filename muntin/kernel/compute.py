@@ -23,12 +23,12 @@ from muntin.fidelity.sampling import kept
 from muntin.kernel.engine import run
 from muntin.kernel.python.mapping import map_records
 from muntin.kernel.python.states import added
+from muntin.kernel.reading import Changed, Cost, Reading, added_up
 from muntin.kernel.sessions import compute_sessions_sql
 from muntin.kernel.statements import Windows, compute_sql
 from muntin.model import MARK, NOWHERE, ORIGIN, SIZE, TIME, UNTIL, Axis, Fault, Shape, Tally
 
 Positions = NDArray[np.int64]
-Late = dict[str, tuple[int, int]]  # how many records, and how far behind the stream time at most
 MOST_PANES_TOUCHED = 100_000
 _NONE = NOWHERE
 
@@ -47,36 +47,6 @@ class Recipe:
         if self.shape.gap is not None:
             return compute_sessions_sql(self.shape, marked)
         return compute_sql(self.shape, self.windows, marked, self.separate)
-
-
-@dataclass(frozen=True)
-class Cost:
-    """What computing a shape's blocks took."""
-
-    records: int = 0
-    rows: int = 0
-    seconds: float = 0.0
-
-    def __add__(self, other: Cost) -> Cost:
-        return Cost(
-            self.records + other.records, self.rows + other.rows, self.seconds + other.seconds
-        )
-
-
-@dataclass(frozen=True)
-class Computed:
-    """The blocks of one piece of log, by shape, and what was counted on the way."""
-
-    blocks: dict[str, pa.Table]
-    tallies: tuple[Tally, ...]
-    records: int
-    bad: int
-    costs: dict[str, Cost]
-    backwards: int = 0  # records whose sequence number is lower than one before
-    ahead: int = 0  # records of a time that is yet to come
-    late: Late = field(default_factory=dict)  # for sessions, by shape
-    faults: tuple[Fault, ...] = ()
-    first: dict[str, int] = field(default_factory=dict)  # axis -> the lowest position
 
 
 @dataclass
@@ -141,17 +111,21 @@ def compute(
     recipes: Sequence[Recipe],
     clocks: Clocks,
     broken: Iterable[int] = (),
-) -> Computed:
-    """The blocks of one piece of log. Rows with a null position are bad, as are `broken` ones."""
+) -> tuple[dict[str, pa.Table], Reading]:
+    """The blocks of one piece of log by shape, and what was counted on the way.
+
+    Rows with a null position are bad, as are `broken` ones.
+    """
     spanning = [recipe.shape.pane for recipe in recipes if recipe.shape.spans is not None]
     places = _Places(records, clocks, sorted(broken), min(spanning, default=0))
     axes = {a: None for recipe in recipes for a in recipe.shape.axes if not a.is_time}
     ways = {axis.column: places.along(axis) for axis in (TIME, *axes)}
     good = places.good(ways)
     marked = MARK in good.column_names
-    blocks, costs = {}, {}
+    blocks: dict[str, pa.Table] = {}
+    costs: dict[str, Cost] = {}
     faults: list[Fault] = []
-    late: Late = {}
+    late: dict[str, tuple[int, int]] = {}
     for recipe in recipes:
         shape = recipe.shape
         started = time.perf_counter()
@@ -174,21 +148,32 @@ def compute(
         costs[shape.id] = Cost(good.num_rows, block.num_rows, taken)
         if block.num_rows:
             blocks[shape.id] = block
-    grids = _grids(recipes)
-    tallies = [t for axis, size in grids for t in ways[axis].tallies(source, axis, size)]
+    tallies = [t for axis, size in _grids(recipes) for t in ways[axis].tallies(source, axis, size)]
     backwards = sum(way.backwards for way in ways.values())
-    return Computed(
-        blocks,
-        tuple(tallies),
-        good.num_rows,
-        places.bad + backwards,
-        costs,
-        backwards,
-        places.ahead,
-        late,
-        tuple(faults),
-        {axis: lowest for axis, way in ways.items() if (lowest := way.lowest) is not None},
+    return blocks, Reading(
+        source,
+        tallies=added_up(tallies),
+        records=good.num_rows,
+        bad=places.bad + backwards,
+        first={axis: lowest for axis, way in ways.items() if (lowest := way.lowest) is not None},
+        reached=clocks.reached(),
+        costs=costs,
+        late=late,
+        faults=tuple(faults),
+        changed=_changed(recipes, blocks),
+        backwards=backwards,
+        ahead=places.ahead,
     )
+
+
+def _changed(recipes: Sequence[Recipe], blocks: Mapping[str, pa.Table]) -> Changed:
+    """The panes with rows, by shape, where windows that have left may be revised."""
+    revised = {recipe.shape.id for recipe in recipes if recipe.shape.revise_us is not None}
+    return {
+        shape: frozenset(pc.unique(block.column("pane")).to_pylist())
+        for shape, block in blocks.items()
+        if shape in revised
+    }
 
 
 def _used(recipe: Recipe, records: pa.Table, way: _Way, source: str) -> pa.Table:
@@ -206,7 +191,7 @@ def _used(recipe: Recipe, records: pa.Table, way: _Way, source: str) -> pa.Table
     return records
 
 
-def unreadable(source: str, recipes: Sequence[Recipe], clocks: Clocks) -> Computed:
+def unreadable(source: str, recipes: Sequence[Recipe], clocks: Clocks, note: str) -> Reading:
     """What cannot be read: one bad row where the source stands, or where its next record is."""
     tallies = []
     for axis, size in _grids(recipes):
@@ -216,7 +201,7 @@ def unreadable(source: str, recipes: Sequence[Recipe], clocks: Clocks) -> Comput
             tallies.append(Tally(source, axis, size, pane, None, 0, 1, pane * size))
     for clock in clocks.by_axis.values():
         clock.waiting += clock.reached is None
-    return Computed({}, tuple(tallies), 0, 1, {})
+    return Reading(source, tallies=tuple(tallies), bad=1, reached=clocks.reached(), notes=(note,))
 
 
 def _grids(recipes: Iterable[Recipe]) -> list[tuple[str, int]]:
@@ -390,34 +375,3 @@ def _count(
         records, reached = counted.get(key, (0, top))
         counted[key] = (records + size, max(reached, top))
     return counted
-
-
-@dataclass
-class Totals:
-    """What several pieces of one order came to."""
-
-    blocks: dict[str, list[pa.Table]] = field(default_factory=dict)
-    tallies: list[Tally] = field(default_factory=list)
-    costs: dict[str, Cost] = field(default_factory=dict)
-    records: int = 0
-    bad: int = 0
-    backwards: int = 0
-    late: Late = field(default_factory=dict)
-    faults: list[Fault] = field(default_factory=list)
-    first: dict[str, int] = field(default_factory=dict)
-
-    def add(self, piece: Computed) -> None:
-        for shape, block in piece.blocks.items():
-            self.blocks.setdefault(shape, []).append(block)
-        for axis, position in piece.first.items():
-            self.first[axis] = min(self.first.get(axis, position), position)
-        for shape, cost in piece.costs.items():
-            self.costs[shape] = self.costs.get(shape, Cost()) + cost
-        self.tallies.extend(piece.tallies)
-        self.records += piece.records
-        self.bad += piece.bad
-        self.backwards += piece.backwards
-        for shape, (records, behind) in piece.late.items():
-            before = self.late.get(shape, (0, 0))
-            self.late[shape] = before[0] + records, max(before[1], behind)
-        self.faults.extend(piece.faults)

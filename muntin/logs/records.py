@@ -2,55 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import replace
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from muntin.errors import BadRowError, EngineError, InputError
-from muntin.kernel.compute import Clocks, Cost, Late, Recipe, Totals, compute, unreadable
+from muntin.kernel.compute import Clocks, Recipe, compute, unreadable
 from muntin.kernel.engine import run
 from muntin.kernel.merge import gather, merge
-from muntin.logs.bad import first_bad_row, first_fall
+from muntin.kernel.reading import Reading
+from muntin.logs.bad import ahead_text, first_bad_row, first_fall
 from muntin.logs.chunks import PIECE_BYTES, Chunk, WorkOrder, read_chunks
 from muntin.logs.formats import Wanted, needed_columns, records_sql, sizes_sql
-from muntin.model import POSITION, SIZE, SOURCE_COLUMN, TIME, Fault, Shape, Stream, Tally
-from muntin.windows.ledger import Ledger
+from muntin.model import POSITION, SIZE, SOURCE_COLUMN, TIME, Stream
 
-Changed = dict[str, frozenset[int]]
 # Blocks of pieces are merged when they become many: a lane may be one long gzip file.
 _BLOCKS_AT_MOST = 32
 # Streams and sources that have had a line which is no JSON, as far as this process knows.
 _torn: set[tuple[str, str]] = set()
-
-
-@dataclass(frozen=True)
-class Report:
-    """What one lane came to, without its blocks."""
-
-    source: str
-    tallies: tuple[Tally, ...]
-    records: int
-    bad: int
-    reached: dict[str, int]  # axis -> how far the source has come
-    costs: dict[str, Cost]
-    late: Late = field(default_factory=dict)  # for sessions, by shape
-    notes: tuple[str, ...] = ()
-    timeless: bool = False  # whether the first bad row had no time, and nothing else wrong
-    faults: tuple[Fault, ...] = ()
-    first: dict[str, int] = field(default_factory=dict)  # axis -> the lowest position
-    changed: Changed = field(default_factory=dict)
-    """The panes that have got rows, of shapes whose windows may be revised."""
-
-
-def changed_panes(shapes: Mapping[str, Shape], blocks: Mapping[str, pa.Table]) -> Changed:
-    """The panes with rows, by shape, where windows that have left may be revised."""
-    return {
-        shape: frozenset(pc.unique(block.column("pane")).to_pylist())
-        for shape, block in blocks.items()
-        if shapes[shape].revise_us is not None
-    }
 
 
 def read_lane(
@@ -59,27 +30,28 @@ def read_lane(
     recipes: Sequence[Recipe],
     slack_us: int | None,
     piece_bytes: int = PIECE_BYTES,
-) -> tuple[dict[str, pa.Table], Report]:
+) -> tuple[dict[str, pa.Table], Reading]:
     """The lane's blocks by shape. Bad rows are counted, or raise where the stream says FAIL."""
-    reading = _Reading(stream, recipes, Clocks.since(lane[0].since, slack_us, lane[0].latest))
+    clocks = Clocks.since(lane[0].since, slack_us, lane[0].latest)
+    reader = _LaneReader(stream, recipes, clocks)
     for order in lane:
         try:
-            reading.read(order, piece_bytes)
+            reader.read(order, piece_bytes)
         except InputError as error:
             if stream.on_bad_row == "fail":
                 raise
-            reading.give_up(order, str(error))
-    blocks = reading.blocks()
-    return blocks, reading.report(lane[0].source, blocks)
+            reader.give_up(order, str(error))
+    start = Reading(lane[0].source, reached=clocks.reached())
+    return reader.blocks(), Reading.merge([start, *reader.readings])
 
 
-class _Reading:
-    """What a lane has come to so far."""
+class _LaneReader:
+    """Reads the orders of a lane, and holds what its pieces have come to."""
 
     def __init__(self, stream: Stream, recipes: Sequence[Recipe], clocks: Clocks) -> None:
-        self.totals = Totals()
-        self.notes: list[str] = []
-        self._timeless = False
+        self.readings: list[Reading] = []
+        self._blocks: dict[str, list[pa.Table]] = {}
+        self._told = False
         self._stream = stream
         self._recipes = recipes
         self._shapes = {recipe.shape.id: recipe.shape for recipe in recipes}
@@ -92,24 +64,32 @@ class _Reading:
         format_, bare = self._stream.format, self._wanted.sizes
         for chunk in read_chunks(order, format_, self._needed, piece_bytes, bare):
             records = self._parse(chunk, order)
-            if chunk.broken or records.column(POSITION).null_count:
-                self._look_at_bad(chunk, records, order)
+            notes: list[str] = []
+            timeless = False
+            if (chunk.broken or records.column(POSITION).null_count) and self._tells:
+                row = first_bad_row(chunk, records, self._stream, self._wanted)
+                notes += self._bad(row.described(order, chunk, self._stream))
+                timeless = row.timeless
             before = self._clocks.reached()
-            done = compute(records, order.source, self._recipes, self._clocks, chunk.broken)
-            if done.backwards:
+            blocks, reading = compute(
+                records, order.source, self._recipes, self._clocks, chunk.broken
+            )
+            if reading.backwards and self._tells:
                 row = first_fall(chunk, records, self._stream, self._wanted, before)
-                self._tell_bad(row.described(order, chunk, self._stream))
-            if done.ahead:
-                self._tell_bad(
-                    f"{order.path}: {done.ahead:,} records are of a time more than a day ahead of "
-                    f"the clock here, and count as bad"
-                )
-            self.totals.add(done)
-            if any(len(found) > _BLOCKS_AT_MOST for found in self.totals.blocks.values()):
-                self.totals.blocks = {
-                    shape: [merge(self._shapes[shape], found)]
-                    for shape, found in self.totals.blocks.items()
-                }
+                notes += self._bad(row.described(order, chunk, self._stream))
+            if reading.ahead and self._tells:
+                notes += self._bad(ahead_text(order.path, reading.ahead))
+            self.readings.append(replace(reading, notes=tuple(notes), timeless=timeless))
+            self._keep(blocks)
+
+    def _keep(self, blocks: dict[str, pa.Table]) -> None:
+        for shape, block in blocks.items():
+            self._blocks.setdefault(shape, []).append(block)
+        if any(len(several) > _BLOCKS_AT_MOST for several in self._blocks.values()):
+            self._blocks = {
+                shape: [merge(self._shapes[shape], several)]
+                for shape, several in self._blocks.items()
+            }
 
     def _parse(self, chunk: Chunk, order: WorkOrder) -> pa.Table:
         """The chunk's records, or of a source that is far behind their times alone.
@@ -136,44 +116,22 @@ class _Reading:
 
     def give_up(self, order: WorkOrder, message: str) -> None:
         """Notes that an order could not be read to its end."""
-        self.notes.append(message)
-        self.totals.add(unreadable(order.source, self._recipes, self._clocks))
+        self._told = True
+        self.readings.append(unreadable(order.source, self._recipes, self._clocks, message))
 
     def blocks(self) -> dict[str, pa.Table]:
-        return {shape: gather(self._shapes[shape], b) for shape, b in self.totals.blocks.items()}
+        return {shape: gather(self._shapes[shape], b) for shape, b in self._blocks.items()}
 
-    def report(self, source: str, blocks: Mapping[str, pa.Table]) -> Report:
-        totals = self.totals
-        tallies = tuple(Ledger(totals.tallies))
-        reached, notes = self._clocks.reached(), tuple(self.notes)
-        return Report(
-            source,
-            tallies,
-            totals.records,
-            totals.bad,
-            reached,
-            totals.costs,
-            totals.late,
-            notes,
-            self._timeless,
-            tuple(totals.faults),
-            totals.first,
-            changed_panes(self._shapes, blocks),
-        )
-
-    def _look_at_bad(self, chunk: Chunk, records: pa.Table, order: WorkOrder) -> None:
-        if self.notes and self._stream.on_bad_row != "fail":
-            return
-        row = first_bad_row(chunk, records, self._stream, self._wanted)
-        self._timeless = row.timeless
-        self._tell_bad(row.described(order, chunk, self._stream))
-
-    def _tell_bad(self, message: str) -> None:
+    @property
+    def _tells(self) -> bool:
         """One bad row is told of; all are counted."""
+        return not self._told or self._stream.on_bad_row == "fail"
+
+    def _bad(self, message: str) -> list[str]:
         if self._stream.on_bad_row == "fail":
             raise BadRowError(message)
-        if not self.notes:
-            self.notes.append(message)
+        self._told = True
+        return [message]
 
 
 def _needed_from(recipes: Sequence[Recipe]) -> int | None:

@@ -17,14 +17,16 @@ import fcntl
 import os
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from threading import Lock
 
 from muntin.errors import StateError
 from muntin.fidelity.scoreboard import Source
 from muntin.fidelity.timing import Timing
 from muntin.logs.tail import FilePosition
 from muntin.model import Program
+from muntin.run.catalog import InForce
 from muntin.run.failures import Failures
 from muntin.run.progress import Lateness, Leaving, Progress
 from muntin.store import tape
@@ -42,8 +44,8 @@ class Saved:
     batch: int
     progress: Progress
     positions: tuple[FilePosition, ...]
-    shapes: dict[str, str]
-    blocks: dict[str, list[bytes]] = field(default_factory=dict)
+    in_force: InForce
+    blocks: Mapping[str, list[bytes]] = field(default_factory=dict)
     results: dict[str, str] = field(default_factory=dict)  # files of jobs
 
 
@@ -125,12 +127,13 @@ class Checkpoint:
         stored = {name: Stored(*row) for name, row in document.get("ledger", {}).items()}
         self._ledger = TallyFiles(self._folder, stored, document.get("forgotten"))
         saved.progress.ledger = self._ledger.read()
+        blocks: dict[str, list[bytes]] = {}
         for name, length in document["blocks"].items():
             for record in tape.read(self._folder / name, length):
                 shape, _, block = record.partition(b"\n")
                 if shape.decode() in shapes:
-                    saved.blocks.setdefault(shape.decode(), []).append(block)
-        return saved
+                    blocks.setdefault(shape.decode(), []).append(block)
+        return replace(saved, blocks=blocks)
 
     def peek(self) -> Saved | None:
         """The newest state without ledger and blocks, of which nothing is read.
@@ -174,32 +177,69 @@ def saved_in(state: Path) -> dict[str, Saved]:
     return {name: saved for name, saved in found.items() if saved is not None}
 
 
+class StateHold:
+    """A state folder that this process holds. Its queries share it; other processes are refused."""
+
+    def __init__(self, state: Path) -> None:
+        self._key = state.resolve()
+        with _holding:
+            handle, count = _held.get(self._key, (None, 0))
+            _held[self._key] = handle if handle is not None else _lock(state), count + 1
+        self._released = False
+
+    def release(self) -> None:
+        """Lets go, once; the last one to do so frees the folder."""
+        with _holding:
+            if self._released:
+                return
+            self._released = True
+            handle, count = _held.pop(self._key)
+            if count > 1:
+                _held[self._key] = handle, count - 1
+            else:
+                os.close(handle)
+
+
+_holding = Lock()
+_held: dict[Path, tuple[int, int]] = {}  # the locks of this process, and how many hold each
+
+
 @contextmanager
 def locked(state: Path) -> Iterator[None]:
-    """Holds a state folder for this process alone."""
+    """Holds a state folder for one run alone."""
+    with _holding:
+        if state.resolve() in _held:
+            raise StateError(f"the state folder {state} is in use by this process")
+    hold = StateHold(state)
     try:
-        state.mkdir(parents=True, exist_ok=True)
-        handle = os.open(state / "lock", os.O_RDWR | os.O_CREAT, 0o644)
-    except OSError as error:
-        raise StateError(f"the state folder {state} cannot be used: {error.strerror}") from error
-    try:
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            pid = os.pread(handle, 20, 0).decode(errors="replace").strip()
-            holder = f"process {pid}" if pid else "another muntin"
-            raise StateError(f"the state folder {state} is in use by {holder}") from None
-        os.truncate(handle, 0)
-        os.pwrite(handle, f"{os.getpid()}\n".encode(), 0)
         yield
     finally:
-        os.close(handle)
+        hold.release()
 
 
 def require_free(state: Path) -> None:
     """Refuses a state folder that is in use or unusable, before anything expensive is begun."""
     with locked(state):
         pass
+
+
+def _lock(state: Path) -> int:
+    """The open lock of a state folder, which no other process has."""
+    try:
+        state.mkdir(parents=True, exist_ok=True)
+        handle = os.open(state / "lock", os.O_RDWR | os.O_CREAT, 0o644)
+    except OSError as error:
+        raise StateError(f"the state folder {state} cannot be used: {error.strerror}") from error
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        pid = os.pread(handle, 20, 0).decode(errors="replace").strip()
+        os.close(handle)
+        holder = f"process {pid}" if pid else "another muntin"
+        raise StateError(f"the state folder {state} is in use by {holder}") from None
+    os.truncate(handle, 0)
+    os.pwrite(handle, f"{os.getpid()}\n".encode(), 0)
+    return handle
 
 
 def _document(saved: Saved) -> Document:
@@ -214,7 +254,8 @@ def _document(saved: Saved) -> Document:
             "frame_batch": p.frame_batch,
             "totals": (p.records, p.bad, p.bytes, p.windows),
         },
-        "shapes": saved.shapes,
+        "shapes": saved.in_force.shapes,
+        "grids": saved.in_force.grids,
         "positions": {file.key: file for file in saved.positions},
         "sources": {name: _fields(source) for name, source in p.sources.items()},
         "emitted": p.emitted,
@@ -257,13 +298,14 @@ def _saved(document: Document) -> Saved:
         failures=Failures({job: list(at) for job, at in found["failures"].items()}),
     )
     positions = tuple(FilePosition(*row) for row in found["positions"].values())
-    shapes, results = found["shapes"], dict(now["results"])
-    return Saved(now["batch"], progress, positions, shapes, results=results)
+    grids = {id_: (axis, size) for id_, (axis, size) in found["grids"].items()}
+    in_force = InForce(found["shapes"], grids)
+    return Saved(now["batch"], progress, positions, in_force, results=dict(now["results"]))
 
 
 _SECTIONS = (
-    "shapes", "positions", "sources", "emitted", "left", "timings", "lags", "choices", "late",
-    "failures",
+    "shapes", "grids", "positions", "sources", "emitted", "left", "timings", "lags", "choices",
+    "late", "failures",
 )  # fmt: skip
 
 
@@ -275,14 +317,13 @@ def _require_version(found: object) -> None:
         )
 
 
-def differences(saved: Mapping[str, str], shapes: Mapping[str, str]) -> Iterator[str]:
+def differences(before: InForce, now: InForce) -> Iterator[str]:
     """What became of the jobs of the last run, in words."""
-    for name in saved:
-        if name not in shapes:
+    for name, shape in before.shapes.items():
+        if name not in now.shapes:
             yield f"job '{name}' is no longer run; its results stay"
-        elif saved[name] != shapes[name]:
+        elif shape != now.shapes[name]:
             yield (
-                f"job '{name}' has changed, or shares panes of another size: stored results are "
-                "of the old definition, and the new one answers from here on; another --state "
-                "reads the files again"
+                f"job '{name}' has changed: stored results are of the old definition, and the new "
+                "one answers from here on; another --state reads the files again"
             )

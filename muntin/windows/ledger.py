@@ -8,7 +8,7 @@ packed into arrays of the smallest types that hold them, and unpacked when somet
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 from operator import itemgetter
@@ -277,31 +277,35 @@ class Ledger:
             if self._added is not None:
                 self._forgotten[grid] = max(before, self._forgotten.get(grid, before))
 
-    def regrid(self, grid: Grid, size: int) -> None:
-        """Moves the tallies of one grid to panes of another size, of which one divides the other.
+    def regrid(self, grid: Grid, wanted: Grid) -> None:
+        """Gives a grid what another one of its axis has of panes before all of its own.
 
-        A larger pane becomes the first of the smaller ones that it is made of; smaller ones become
-        the larger one that they lie in. So do marks. Where the other grid holds tallies already,
-        from its first pane on these are the better ones, and only what lies before is moved.
+        What was read into a pane counts in the one of the other grid in which it starts, and so do
+        marks: windows that start and end on both grids have the same counts from either.
         """
-        axis, before = grid
-        if grid not in self._grids or size == before:
+        if grid not in self._grids or grid == wanted:
             return
-        if max(size, before) % min(size, before):
-            raise ValueError(f"panes of {before} and of {size} do not fit into each other")
-        moved, there = self._grids.pop(grid), self._grids.get((axis, size))
-        first = min(there.held, default=None) if there is not None else None
-        for number, pane in moved.held.items():
-            if first is None or number * before // size < first:
-                self.add(
-                    t._replace(
-                        size=size,
-                        pane=number * before // size,
-                        not_before=None if (m := t.not_before) is None else m * before // size,
-                    )
-                    for t in pane.tallies(grid, number)
-                )
-        self._added = None
+        size, before = wanted[1], grid[1]
+        first = min(self._grids[wanted].held, default=None) if wanted in self._grids else None
+        moved = [
+            t._replace(
+                size=size,
+                pane=number * before // size,
+                not_before=None if (mark := t.not_before) is None else mark * before // size,
+            )
+            for number, pane in self._grids[grid].held.items()
+            if first is None or number * before // size < first
+            for t in pane.tallies(grid, number)
+        ]
+        self.add(moved)
+
+    def keep(self, grids: Collection[Grid]) -> None:
+        """Drops all other grids."""
+        gone = [grid for grid in self._grids if grid not in grids]
+        for grid in gone:
+            del self._grids[grid]
+        if gone:
+            self._added = None
 
     def watch(self) -> None:
         """Remembers changes from here on, until somebody asks for them."""

@@ -53,6 +53,10 @@ class WindowSpec:
         """How many windows hold a pane, at most."""
         return -(-self.length // self.stride)
 
+    def fits(self, pane: int) -> bool:
+        """Whether windows start and end at the bounds of panes of this size."""
+        return gcd(self.range, self.slide, self.offset) % pane == 0
+
     def first_end(self, pane: int) -> int:
         """The end of the earliest window that holds the pane."""
         return self._grid(pane - self.length) + self.stride + self.length

@@ -109,7 +109,8 @@ def test_tallies_move_to_panes_of_another_size(found: list[Tally], sizes: tuple[
     found = [t._replace(size=before) for t in found]
     ledger = Ledger(found)
     ledger.changes()
-    ledger.regrid(("t", before), after)
+    ledger.regrid(("t", before), ("t", after))
+    ledger.keep([("t", after)])
 
     def there(number: int) -> int:
         return number * before // after
@@ -129,12 +130,11 @@ def test_where_there_are_tallies_of_the_other_size_these_stay() -> None:
     coarse = [Tally("web-1", "t", 60, pane, None, 6, 0, 0) for pane in range(4)]
     fine = [Tally("web-1", "t", 20, pane, None, 2, 0, 0) for pane in range(6, 12)]
     ledger = Ledger([*coarse, *fine])
-    ledger.regrid(("t", 60), 20)
+    ledger.regrid(("t", 60), ("t", 20))
+    ledger.keep([("t", 20)])
     assert ledger.panes(("t", 60)) == []
     assert ledger.panes(("t", 20)) == [0, 3, *range(6, 12)]
     assert ledger.read_since(("t", 20), None) == 24
-    with pytest.raises(ValueError, match="do not fit"):
-        ledger.regrid(("t", 20), 30)
 
 
 def test_an_hour_of_many_sources_takes_little_memory() -> None:
