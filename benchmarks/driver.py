@@ -1,7 +1,8 @@
-"""What one batch costs the driver, without Spark's part: sources x panes x jobs, and an hour.
+"""What one batch costs the driver, without Spark's part, and what an hour of them leaves.
 
     python -m benchmarks.driver [--sources 10,100,1000] [--panes 60,600,3600]
-                                [--jobs 10,100,1000] [--batches 20] [--rows] [--hour]
+                                [--jobs 10,100,1000] [--batches 20] [--rows]
+                                [--hour 3600] [--month 43200]
 
 Drives the real loop and the real journal with a collection that does nothing and with made-up
 readings: every second a batch, in which every source has some records of that second. `take` notes
@@ -37,13 +38,16 @@ from muntin.run.contracts import Answer, Batch, Request, Task, Work
 from muntin.run.loop import Loop, Rules
 from muntin.run.results import Emission, no_windows
 from muntin.schedule.pace import Pace
+from muntin.store import delta
 from muntin.store.journal import Journal
+from muntin.store.results import Results
 
 SECOND = 1_000_000
 BASE = 1_700_000_000  # the first second of the logs
 SHAPES = 30
 MOST_MS = 50
-MOST_BESIDE_RESULTS = 20 << 20
+MOST_BESIDE_RESULTS = 20_000_000
+_TRIAL = 100  # batches to see how long one takes
 _HISTORY = 60  # panes of a batch while the past is read
 
 _out = Console(highlight=False, width=110)
@@ -244,19 +248,74 @@ def table(title: str, cells: Sequence[tuple[int, int, int]], batches: int, rows:
 
 
 def hour(sources: int, seconds: int) -> None:
-    """So many one-second windows of one job: memory over time, and what they leave on disk."""
+    """So many one-second windows of one job: memory over time, and what they leave on disk.
+
+    Batches follow each other faster than seconds do. What is kept for ten minutes of real time is
+    kept here for as long as ten minutes of batches take.
+    """
     shown = Table("batches", "resident MB", "files", "MB of results", "MB beside", title="an hour")
     with tempfile.TemporaryDirectory(prefix="muntin-driver-") as folder:
-        driver = Driver(Path(folder), sources, 1, 1, rows=True)
+        started = time.perf_counter()
+        driver = Driver(Path(folder, "trial"), sources, 1, 1, rows=True)
+        for second in range(_TRIAL):
+            driver.batch(second)
+        kept = round(600 * (time.perf_counter() - started) / _TRIAL)
+        for name in ("delta.deletedFileRetentionDuration", "delta.logRetentionDuration"):
+            delta._SETTINGS[name] = f"interval {kept} seconds"
+        state = Path(folder, "state")
+        driver = Driver(state, sources, 1, 1, rows=True)
         for second in range(seconds):
             driver.batch(second)
             driver.tidy()
             if (second + 1) % max(1, seconds // 6) == 0:
-                files, results, beside = _space(Path(folder))
+                files, results, beside = _space(state)
                 told = (f"{results / 1e6:,.1f}", f"{beside / 1e6:,.1f}")
                 shown.add_row(f"{second + 1:,}", f"{_resident_mb():,.0f}", f"{files:,}", *told)
     _out.print(shown)
     _out.print(f"at most {MOST_BESIDE_RESULTS / 1e6:.0f} MB beside results wanted")
+
+
+def month(windows: int) -> None:
+    """Reads the newest of so many one-minute windows, which lie in many files."""
+    rows, each = 10, 400
+    with tempfile.TemporaryDirectory(prefix="muntin-driver-") as folder:
+        store = Results(Path(folder))
+        for batch, first in enumerate([*range(0, windows, each), *range(windows, windows + 63)]):
+            ends = range(first, first + (each if first < windows else 1))
+            table = _minutes(ends, rows)
+            if not batch:
+                store.prepare({"top": table.schema})
+            store.publish("logs", batch, store.write(batch, {"top": [table]}))
+        took = []
+        for _ in range(20):
+            cpu, started = time.process_time(), time.perf_counter()
+            found = store.read("top", latest=True)
+            wall = time.perf_counter() - started
+            took.append((1000 * wall, 1000 * (time.process_time() - cpu)))
+            assert found["window_end"].to_pylist() == table["window_end"].to_pylist()
+        files = len(list((Path(folder) / "results" / "top").glob("*.parquet")))
+    wall, cpu = (statistics.median(each) for each in zip(*took, strict=True))
+    _out.print(
+        f"the newest of {windows + 63:,} windows in {files} files: {wall:.1f} ms, {cpu:.1f} ms of "
+        f"CPU; at most {MOST_MS} ms wanted"
+    )
+
+
+def _minutes(numbers: range, rows: int) -> pa.Table:
+    times = pa.timestamp("us", "UTC")
+    ends = pa.array([60 * SECOND * number for number in numbers for _ in range(rows)])
+    return pa.table(
+        {
+            "window_name": ["1 minute"] * len(ends),
+            "window_start": ends.cast(times),
+            "window_end": ends.cast(times),
+            "product": [f"product-{row % rows}" for row in range(len(ends))],
+            "clicks": list(range(len(ends))),
+            "c2": [{"area": 1.0, "reason": "complete"}] * len(ends),
+            "revision": [0] * len(ends),
+            "emitted_at": ends.cast(times),
+        }
+    )
 
 
 def _space(state: Path) -> tuple[int, int, int]:
@@ -286,6 +345,7 @@ def main() -> None:
     parser.add_argument("--batches", type=int, default=20)
     parser.add_argument("--rows", action="store_true", help="each due window has a row to store")
     parser.add_argument("--hour", type=int, default=0, help="so many seconds of one-second windows")
+    parser.add_argument("--month", type=int, default=0, help="so many windows to find the last of")
     given = parser.parse_args()
     sources, panes, jobs = (
         [int(value) for value in text.split(",") if value]
@@ -301,6 +361,8 @@ def main() -> None:
         table(f"jobs in {SHAPES} shapes", cells, given.batches, given.rows)
     if given.hour:
         hour(10, given.hour)
+    if given.month:
+        month(given.month)
     _out.print(f"at most {MOST_MS} ms a batch wanted")
 
 

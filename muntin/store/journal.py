@@ -120,7 +120,7 @@ class Journal:
 
 def rehearse() -> None:
     """Commits a row somewhere else, which loads all that the first real commit needs."""
-    rows = pa.table({"window_start": [0], "window_end": [1]})
+    rows = pa.table({"window_name": ["rehearsal"], "window_start": [0], "window_end": [1]})
     # If it fails, there is nothing to tell: the real one will, of the folder that matters.
     with suppress(MuntinError, OSError), tempfile.TemporaryDirectory(prefix="muntin-") as folder:
         results = Results(Path(folder))
