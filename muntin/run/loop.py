@@ -120,8 +120,8 @@ class Loop:
                 return self._told(first, 0, first.notes)
             self._notes += first.notes
         batch = self._intake.next(self._request(started, wake_at))
-        notes = [*self._notes, *batch.notes, *self._read(batch, started)]
-        self._notes, self._remaining = [], batch.remaining
+        notes = [*self.notes(), *batch.notes, *self._read(batch, started)]
+        self._remaining = batch.remaining
         if batch.work is not None:
             self._unsaved = True
             if not self._cold:
@@ -149,6 +149,11 @@ class Loop:
     def tidy(self) -> None:
         """Does what can wait until there is nothing to read."""
         self._notes += self._journal.tidy()
+
+    def notes(self) -> list[str]:
+        """What there is to say already, before the next turn would."""
+        notes, self._notes = self._notes, []
+        return notes
 
     def waiting(self, name: str) -> tuple[int, int]:
         """Records of a job that no window has answered yet, and the windows they wait for."""

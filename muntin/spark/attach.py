@@ -92,6 +92,7 @@ def attach(
         except BaseException:
             hold.release()
             raise
+        _tell(loop.notes())
         post.holder = handler = _Handler(loop, intake, clock, post, hold)
     writer = frame.writeStream.foreachBatch(handler.take)
     query = writer.option("checkpointLocation", str(state / "spark" / stream)).start()

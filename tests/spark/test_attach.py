@@ -120,7 +120,7 @@ def test_nothing_is_committed_after_a_failure(
     failed: list[bool] = []
 
     def once(journal: Journal, *given: Any) -> None:
-        if given[0].windows and not failed:
+        if given[1].windows and not failed:
             failed.append(True)
             raise mt.StateError("the disk is full")
         real(journal, *given)

@@ -150,7 +150,7 @@ def test_a_table_may_be_moved_away(spark: SparkSession, tmp_path: Path) -> None:
     (tmp_path / "state" / "results" / "sums").rename(tmp_path / "old")
     write(tmp_path / "logs", "web-1", (21, "a", 4))
     follower = Follower(spark, tmp_path)
-    assert "its table was taken away" in follower.run.loop._notes[0]
+    assert "its table was taken away" in follower.run.loop.notes()[0]
     follower.step()
     assert stored(tmp_path) == [(10, "a", 2, 1)]
 
