@@ -43,10 +43,10 @@ def run_on_spark(
     settings = Settings(Path(state), follow, seconds_of(idle, "idle"), seconds=seconds)
     require_free(settings.state)
     context = spark.sparkContext if spark else start_context()
-    for step in SparkRun(program, context, settings).steps():
-        for text in step.notes:
+    for turn in SparkRun(program, context, settings).turns():
+        for text in turn.notes:
             note(text)
-        yield from step.emission.results()
+        yield from turn.emission.results()
 
 
 def attach(

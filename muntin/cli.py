@@ -22,7 +22,7 @@ from muntin.language.explain import explain as explain_program
 from muntin.language.explain import explain_stream
 from muntin.model import Program
 from muntin.run.inline import windows_inline
-from muntin.run.pipeline import Pipeline
+from muntin.run.loop import Loop
 from muntin.show.output import OutputFormat, RowWriter, losses, note
 from muntin.store.checkpoint import choices_in
 from muntin.store.results import DEFAULT_STATE, Results
@@ -100,13 +100,13 @@ def try_(
 ) -> None:
     """Answer from what the files hold now, in this process, without Spark."""
     writer = RowWriter(format_, sys.stdout)
-    pipelines: list[Pipeline] = []
+    loops: list[Loop] = []
     program = _chosen(programs.load(file), job)
-    for windows in windows_inline(program, note=_note, done=pipelines.append):
+    for windows in windows_inline(program, note=_note, done=loops.append):
         writer.write(windows.job.name, windows.table())
-    for pipeline in pipelines:
-        _tell_losses(pipeline)
-    if not any(pipeline.progress.records for pipeline in pipelines):
+    for loop in loops:
+        _tell_losses(loop)
+    if not any(loop.progress.records for loop in loops):
         _err.print("no records, no windows")
 
 
@@ -238,8 +238,8 @@ def _note(text: str) -> None:
     _err.print(note(text), soft_wrap=True)
 
 
-def _tell_losses(pipeline: Pipeline) -> None:
-    progress = pipeline.progress
+def _tell_losses(loop: Loop) -> None:
+    progress = loop.progress
     late = {job: late.records for job, late in progress.late.items()}
     slack_us = {job: late.slack_us for job, late in progress.late.items()}
     for text in losses(progress.records, progress.bad, late, slack_us):

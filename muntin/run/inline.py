@@ -8,17 +8,23 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import pyarrow as pa
 
-from muntin.kernel.compute import Cost, Recipe
+from muntin.kernel.compute import Recipe
 from muntin.kernel.finish import Due, completed, due_kinds, finish, order
 from muntin.kernel.merge import Emitted, merge, without, without_forgotten
 from muntin.kernel.python.running import without_states
+from muntin.kernel.reading import Cost, Reading
 from muntin.kernel.sessions import next_ends
 from muntin.logs.chunks import PIECE_BYTES
-from muntin.logs.records import Report, read_lane
-from muntin.logs.tail import BATCH_BYTES, Lane, Tail
+from muntin.logs.files import FilePosition
+from muntin.logs.tail import BATCH_BYTES
 from muntin.model import Job, Program, Stream
-from muntin.run.pipeline import Answer, Pipeline
+from muntin.run.catalog import Catalog, InForce
+from muntin.run.contracts import Answer, Intake, Taken, Work
+from muntin.run.files import LogFiles
+from muntin.run.loop import Loop, Rules
+from muntin.run.progress import Progress
 from muntin.run.results import Emission, JobWindows, Result
+from muntin.schedule.pace import Measure, Pace
 from muntin.windows.choice import Sharing
 from muntin.windows.shelf import Shelf
 
@@ -27,63 +33,85 @@ def ignore(_: object) -> None:
     """For callers who do not want to be told."""
 
 
-class InlineCollection:
-    """Blocks in this process's memory, one a shape."""
-
-    def __init__(self, stream: Stream, jobs: Sequence[Job], piece_bytes: int = PIECE_BYTES) -> None:
-        self._stream = stream
-        self._piece_bytes = piece_bytes
-        self._jobs = {job.name: job for job in jobs}
-        self._shapes = {job.shape.id: job.shape for job in jobs}
-        self._blocks: dict[str, pa.Table] = {}
-        self._shelf: Shelf[pa.Table] = Shelf()
-
-    def read(
-        self, lanes: Sequence[Lane], recipes: Sequence[Recipe], slack_us: int | None
-    ) -> list[Report]:
-        reports = []
-        found: dict[str, list[pa.Table]] = {shape: [block] for shape, block in self._blocks.items()}
-        for lane in lanes:
-            blocks, report = read_lane(lane, self._stream, recipes, slack_us, self._piece_bytes)
-            reports.append(report)
-            for shape, block in blocks.items():
-                found.setdefault(shape, []).append(block)
-        self._blocks = {shape: merge(self._shapes[shape], b) for shape, b in found.items()}
-        self._shelf.drop_touched(self._shapes, [t for report in reports for t in report.tallies])
-        return reports
-
-    def answer(self, due: Due, save: object = None) -> Answer:
-        rows: dict[str, pa.Table] = {}
-        costs: dict[str, Cost] = {}
-        ends: dict[str, int] = {}
-        useful = self._shelf.useful(due_kinds(self._jobs, due))
-        for shape, block in self._blocks.items():
-            started = time.perf_counter()
-            made = [(c.spec, c.rows) for c in useful if c.shape == shape]
-            known = len(made)
-            found = finish(self._shapes[shape], self._jobs, block, due, made)
-            self._shelf.put(completed(shape, made[known:]) if due.more else ())
-            if found:
-                costs[shape] = Cost(0, block.num_rows, time.perf_counter() - started)
-            if self._shapes[shape].lives_on:
-                found, states = without_states(found)
-                self._blocks[shape] = merge(self._shapes[shape], [block, *states])
-            if self._shapes[shape].gap is not None:
-                ends |= next_ends(self._shapes[shape], self._jobs, block, due.sessions)
-            rows |= found
-        ordered = {name: order(self._jobs[name], [found]) for name, found in rows.items()}
-        return Answer(ordered, costs=costs, ends=ends)
-
-    def forget(self, emitted: Mapping[str, Emitted]) -> None:
-        self._shelf.drop_before({shape: e.oldest_pane for shape, e in emitted.items()})
-        for shape, block in self._blocks.items():
-            kept = without_forgotten(self._shapes[shape], block)
-            self._blocks[shape] = without(self._shapes[shape], kept, emitted[shape])
-
-
 def log(text: str) -> None:
     """For callers who do not say how to be told: Python prints it, unless told otherwise."""
     logging.getLogger("muntin").warning(text)
+
+
+class InlineCollection:
+    """Blocks in this process's memory, one a shape."""
+
+    def __init__(self) -> None:
+        self._blocks: dict[str, pa.Table] = {}
+        self._shelf: Shelf[pa.Table] = Shelf()
+
+    def add(self, work: Work, recipes: Sequence[Recipe], final: Mapping[str, int]) -> list[Reading]:
+        taken = Taken(final)
+        shapes = {recipe.shape.id: recipe.shape for recipe in recipes}
+        readings: list[Reading] = []
+        blocks = {id_: [block] for id_, block in self._blocks.items() if id_ in shapes}
+        for task in work.tasks(1):
+            for delivery in filter(taken.take, task.deliver(recipes)):
+                readings += delivery.readings
+                for id_, block in delivery.blocks.items():
+                    blocks.setdefault(id_, []).append(block)
+        self._blocks = {id_: merge(shapes[id_], tables) for id_, tables in blocks.items()}
+        self._shelf.drop_touched(shapes, [t for reading in readings for t in reading.tallies])
+        return readings
+
+    def answer(
+        self, catalog: Catalog, due: Due, save: Mapping[str, Emitted] | None = None
+    ) -> Answer:
+        jobs, shapes = catalog.jobs, catalog.shapes
+        rows: dict[str, pa.Table] = {}
+        costs: dict[str, Cost] = {}
+        ends: dict[str, int] = {}
+        useful = self._shelf.useful(due_kinds(jobs, due))
+        for id_, block in self._blocks.items():
+            shape, started = shapes[id_], time.perf_counter()
+            made = [(c.spec, c.rows) for c in useful if c.shape == id_]
+            known = len(made)
+            finished = finish(shape, jobs, block, due, made)
+            self._shelf.put(completed(id_, made[known:]) if due.more else ())
+            if finished:
+                costs[id_] = Cost(0, block.num_rows, time.perf_counter() - started)
+            if shape.lives_on:
+                finished, states = without_states(finished)
+                self._blocks[id_] = merge(shape, [block, *states])
+            if shape.gap is not None:
+                ends |= next_ends(shape, jobs, block, due.sessions)
+            rows |= finished
+        ordered = {name: order(jobs[name], [table]) for name, table in rows.items()}
+        return Answer(ordered, costs=costs, ends=ends)
+
+    def forget(self, catalog: Catalog, emitted: Mapping[str, Emitted]) -> None:
+        self._shelf.drop_before({id_: e.oldest_pane for id_, e in emitted.items()})
+        kept = {}
+        for id_, block in self._blocks.items():
+            if id_ in emitted:
+                shape = catalog.shapes[id_]
+                kept[id_] = without(shape, without_forgotten(shape, block), emitted[id_])
+        self._blocks = kept
+
+
+class Unsaved:
+    """A journal of runs that nobody takes up again."""
+
+    def __init__(self, progress: Progress, before: InForce) -> None:
+        self.progress = progress
+        self.before = before
+        self.notes: list[str] = []
+
+    def commit(
+        self,
+        catalog: Catalog,
+        emission: Emission,
+        positions: tuple[FilePosition, ...] | None = None,
+    ) -> None:
+        pass
+
+    def tidy(self) -> list[str]:
+        return []
 
 
 def run_inline(program: Program, note: Callable[[str], None] = log) -> Iterator[Result]:
@@ -98,58 +126,58 @@ def run_inline(program: Program, note: Callable[[str], None] = log) -> Iterator[
 def windows_inline(
     program: Program,
     note: Callable[[str], None] = ignore,
-    done: Callable[[Pipeline], None] = ignore,
+    done: Callable[[Loop], None] = ignore,
     batch_bytes: int = BATCH_BYTES,
     piece_bytes: int = PIECE_BYTES,
     sharing: Sharing = "auto",
 ) -> Iterator[JobWindows]:
-    """The windows of every job as they leave; each pipeline is handed to `done` at its end."""
+    """The windows of every job as they leave; each stream's loop is handed to `done` at its end."""
     for stream in program.streams.values():
         jobs = program.jobs_of(stream.name)
         if not jobs:
             continue
-        run = InlineRun(
-            stream,
-            jobs,
-            batch_bytes=batch_bytes,
-            piece_bytes=piece_bytes,
-            sharing=sharing,
-            note=note,
-        )
-        run.tail.require_files()
+        files = LogFiles(stream, False, (), batch_bytes, piece_bytes)
+        files.tail.require_files()
+        run = InlineRun(stream, jobs, Rules(False, sharing=sharing), note, files)
         while not run.is_over:
-            yield from run.step(time.time()).windows
-        done(run.pipeline)
+            yield from run.turn(time.time()).windows
+        done(run.loop)
 
 
 class InlineRun:
-    """One stream, step by step, by the clock of whoever makes the steps."""
+    """One stream, turn by turn, by the clock of whoever makes the turns."""
 
     def __init__(
         self,
         stream: Stream,
         jobs: Sequence[Job],
-        follow: bool = False,
-        idle_seconds: float = 10.0,
-        batch_bytes: int = BATCH_BYTES,
-        piece_bytes: int = PIECE_BYTES,
-        sharing: Sharing = "auto",
+        rules: Rules,
         note: Callable[[str], None] = ignore,
+        intake: Intake | None = None,
+        collection: InlineCollection | None = None,
+        progress: Progress | None = None,
     ) -> None:
-        self.tail = Tail(stream, follow, (), batch_bytes, piece_bytes, lanes=batch_bytes)
-        collection = InlineCollection(stream, jobs, piece_bytes)
-        self.pipeline = Pipeline(stream, jobs, collection, follow, idle_seconds, sharing=sharing)
-        self.is_over = False
-        self._follow = follow
+        self._now = 0.0
         self._note = note
+        self._rules = rules
+        self.is_over = False
+        catalog = Catalog.of(stream, jobs)
+        before = InForce() if progress is None else catalog.in_force
+        self.loop = Loop(
+            catalog,
+            intake or LogFiles(stream, rules.follow),
+            collection or InlineCollection(),
+            Unsaved(progress or Progress(), before),
+            rules,
+            lambda: self._now,
+            Pace(Measure(0.0), Measure(0.0)),
+        )
 
-    def step(self, now: float) -> Emission:
+    def turn(self, now: float) -> Emission:
         """Reads the next batch, and emits what is due then."""
-        batch = self.tail.next_batch(now, self.pipeline.in_order)
-        for text in self.pipeline.read(batch, now):
+        self._now = now
+        turn = self.loop.turn()
+        for text in turn.notes:
             self._note(text)
-        self.is_over = not (self._follow or batch.remaining)
-        emission = self.pipeline.emit(now, self.is_over, behind=batch.behind)
-        for text in emission.notes:
-            self._note(text)
-        return self.pipeline.leave(emission, now)
+        self.is_over = not (self._rules.follow or turn.remaining)
+        return turn.emission

@@ -16,11 +16,12 @@ from rich.console import Console
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
 
 from muntin.model import Program
+from muntin.run.loop import Turn
 from muntin.run.results import JobWindows
 from muntin.show.output import losses, note
 from muntin.show.values import window_text
 from muntin.spark.context import own_context
-from muntin.spark.runner import Settings, SparkRun, Step, Summary
+from muntin.spark.runner import Settings, SparkRun, Summary
 from muntin.store.checkpoint import require_free
 from muntin.store.results import DEFAULT_STATE
 from muntin.windows.choice import Sharing
@@ -57,8 +58,8 @@ def run_program(program: Program, options: RunOptions, console: Console) -> dict
     with started(options.master, console) as (context, stop):
         run = SparkRun(program, context, settings, stop)
         with _shown(console, options.once) as view:
-            for step in run.steps():
-                view.seen(step)
+            for turn in run.turns():
+                view.seen(turn)
     tell(run.summary, console)
     results = f"muntin results {next(iter(program.jobs))}"
     where = "" if options.state == DEFAULT_STATE else f" --state {options.state}"
@@ -98,14 +99,14 @@ class _View:
         self._progress = progress
         self._task = progress.add_task("reading", total=None) if progress else None
 
-    def seen(self, step: Step) -> None:
-        for text in step.notes:
+    def seen(self, turn: Turn) -> None:
+        for text in turn.notes:
             self._console.print(note(text), soft_wrap=True)
         if self._progress is not None and self._task is not None:
-            done = self._progress.tasks[self._task].completed + step.bytes
-            self._progress.update(self._task, completed=done, total=done + step.remaining)
+            done = self._progress.tasks[self._task].completed + turn.bytes
+            self._progress.update(self._task, completed=done, total=done + turn.remaining)
             return
-        for windows in step.emission.windows:
+        for windows in turn.emission.windows:
             self._console.print(_left(windows), soft_wrap=True)
 
 

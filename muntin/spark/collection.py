@@ -8,30 +8,26 @@ executor ends the run, which starts again from its checkpoint.
 
 from __future__ import annotations
 
-import pickle
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from heapq import heappop, heappush
-from itertools import chain
-from operator import itemgetter
+from typing import Protocol, runtime_checkable
 
 import pyarrow as pa
 from pyspark import RDD, SparkContext, StorageLevel
-from pyspark.sql import DataFrame
 
 from muntin.errors import MuntinError
 from muntin.kernel.block import decode, encode
-from muntin.kernel.compute import Cost, Recipe
+from muntin.kernel.compute import Recipe
 from muntin.kernel.finish import Due, completed, due_kinds, finish, order
 from muntin.kernel.merge import Emitted, is_over, merge, split, without, without_forgotten
 from muntin.kernel.parts import Packed, finish_in_parts, merge_in_parts
 from muntin.kernel.python.running import without_states
+from muntin.kernel.reading import Cost, Reading
 from muntin.kernel.sessions import next_ends
-from muntin.logs.records import Report, read_lane
-from muntin.logs.tail import Lane
-from muntin.model import Job, Shape, Stream
-from muntin.run.pipeline import Answer
+from muntin.model import Job, Shape
+from muntin.run.catalog import Catalog
+from muntin.run.contracts import Answer, Delivery, Taken, Task, Work
 from muntin.spark.moving import move
 from muntin.windows.shelf import Complete, Shelf
 from muntin.windows.spec import WindowSpec
@@ -40,10 +36,10 @@ STEPS_AT_MOST = 12
 TELLING = 0  # the key group with which news travel
 _LEVEL = StorageLevel.MEMORY_AND_DISK
 
-Jobs = dict[str, Job]
-Shapes = dict[str, Shape]
+Jobs = Mapping[str, Job]
+Shapes = Mapping[str, Shape]
 Blocks = dict[str, list[Packed]]
-News = Report | MuntinError  # of a lane
+News = Reading | MuntinError  # of a lane
 
 
 @dataclass
@@ -76,69 +72,66 @@ def home(group: int) -> int:
     return group
 
 
+@runtime_checkable
+class Distributed(Protocol):
+    """Work whose records are on Spark already."""
+
+    def compute(self, recipes: Sequence[Recipe], groups: int) -> RDD[tuple[int, Kept]]:
+        """Blocks and readings by key group."""
+
+
 class SparkCollection:
-    def __init__(
-        self, context: SparkContext, stream: Stream, jobs: Sequence[Job], once: bool = False
-    ) -> None:
+    def __init__(self, context: SparkContext, once: bool = False) -> None:
         """Blocks that are asked for `once`, at the end, are not merged and not saved before."""
         self._once = once
         self._context = context
-        self._stream = stream
-        self._jobs: Jobs = {job.name: job for job in jobs}
-        self.shapes: Shapes = {job.shape.id: job.shape for job in jobs}
         self.groups = context.defaultParallelism
         self._steps: list[Step] = []
         self._emitted: dict[str, Emitted] = {}
         self._shelf: Shelf[bytes] = Shelf()
 
-    def read(
-        self, lanes: Sequence[Lane], recipes: Sequence[Recipe], slack_us: int | None
-    ) -> list[Report]:
-        stream, shapes, groups = self._stream, self.shapes, self.groups
+    def add(self, work: Work, recipes: Sequence[Recipe], final: Mapping[str, int]) -> list[Reading]:
+        shapes, groups = {recipe.shape.id: recipe.shape for recipe in recipes}, self.groups
+        if isinstance(work, Distributed):
+            return self.keep(work.compute(recipes, groups), shapes)
 
-        def compute(tasks: Iterable[list[Lane]]) -> Iterator[tuple[int, Kept]]:
-            for lane in chain.from_iterable(tasks):
-                try:
-                    blocks, report = read_lane(lane, stream, recipes, slack_us)
-                except MuntinError as error:  # raised by the driver, without Spark's traceback
-                    yield TELLING, Kept(news=[error])
-                else:
-                    yield from scatter(shapes, blocks, report, groups)
+        def compute(tasks: Iterable[Task]) -> Iterator[tuple[int, Kept]]:
+            for task in tasks:
+                fresh = filter(Taken(final).take, task.deliver(recipes))
+                yield from delivered(fresh, shapes, groups)
 
         # One a core: batches are read in a second, of which another task would take a part.
-        tasks = shared_out(lanes, groups)
+        tasks = work.tasks(groups)
         computed = self._context.parallelize(tasks, len(tasks)).mapPartitions(compute)
-        return self.keep(computed)
+        return self.keep(computed, shapes)
 
-    def keep(self, computed: RDD[tuple[int, Kept]]) -> list[Report]:
-        """Adds blocks that tasks have computed as one more step; returns their reports."""
+    def keep(self, computed: RDD[tuple[int, Kept]], shapes: Shapes) -> list[Reading]:
+        """Adds blocks that tasks have computed as one more step; returns their readings."""
         if len(self._steps) >= STEPS_AT_MOST:
-            self.compact()
+            self.compact(shapes)
         if self._once:
             step, news = move(computed, self.groups, home, _parted)
         else:
             moved = computed.partitionBy(self.groups, home)
-            step = _merged(moved, self.shapes, {}).persist(_LEVEL)
+            step = _merged(moved, shapes, {}).persist(_LEVEL)
             news = self._context.runJob(step, _news)
         self._steps.append(step)
-        found = list(_reports(news))
-        self._shelf.drop_touched(self.shapes, [t for report in found for t in report.tallies])
-        return found
+        readings = list(_readings(news))
+        self._shelf.drop_touched(shapes, [t for reading in readings for t in reading.tallies])
+        return readings
 
-    def keep_frame(self, computed: DataFrame) -> list[Report]:
-        """The same for a frame of (group, pickled blocks)."""
-        return self.keep(computed.rdd.map(lambda row: (row.g, pickle.loads(row.kept))))
-
-    def answer(self, due: Due, save: Mapping[str, Emitted] | None) -> Answer:
+    def answer(
+        self, catalog: Catalog, due: Due, save: Mapping[str, Emitted] | None = None
+    ) -> Answer:
         if not self._steps:
             return Answer()
-        jobs, once = self._jobs, self._once
+        jobs, once = catalog.jobs, self._once
 
         def answer(items: Iterable[tuple[int, Kept]]) -> Iterator[GroupAnswer]:
             found = list(items)
             yield _answer(jobs, found, due, save, found if once else found[-1:])
 
-        steps = [*self._complete(due), *self._steps]
+        steps = [*self._complete(jobs, due), *self._steps]
         if not due and not once:
             steps = steps[-1:]
         answers = self._union(steps).mapPartitions(answer).collect()
@@ -158,38 +151,40 @@ class SparkCollection:
                 blocks.setdefault(shape, []).extend(unsaved)
             for shape, cost in group.costs.items():
                 costs[shape] = costs.get(shape, Cost()) + cost
-        self._keep_states(answers, blocks)
+        self._keep_states(answers, blocks, catalog.shapes)
         ordered = {name: order(jobs[name], found) for name, found in rows.items()}
         return Answer(ordered, blocks, costs, ends)
 
-    def _complete(self, due: Due) -> list[Step]:
+    def _complete(self, jobs: Jobs, due: Due) -> list[Step]:
         """Complete windows that due ones may be made of, as one more step before the others."""
         by_group: dict[int, list[Complete[bytes]]] = {}
-        for complete in self._shelf.useful(due_kinds(self._jobs, due)):
+        for complete in self._shelf.useful(due_kinds(jobs, due)):
             by_group.setdefault(complete.group, []).append(complete)
         items = [(group, Kept(complete=found)) for group, found in by_group.items()]
         if not items:
             return []
         return [self._like_others(self._context.parallelize(items).partitionBy(self.groups, home))]
 
-    def _keep_states(self, answers: Sequence[GroupAnswer], blocks: dict[str, list[bytes]]) -> None:
+    def _keep_states(
+        self, answers: Sequence[GroupAnswer], blocks: dict[str, list[bytes]], shapes: Shapes
+    ) -> None:
         """What jobs without windows know of their keys now is one more step, and is saved."""
         changed = [(group.group, Kept(group.states)) for group in answers if group.states]
         if changed:
             step = self._context.parallelize(changed).partitionBy(self.groups, home)
-            self._steps.append(_merged(step, self.shapes, {}).persist(_LEVEL))
+            self._steps.append(_merged(step, shapes, {}).persist(_LEVEL))
         for _, kept in changed:
             for shape, packed in kept.blocks.items():
                 blocks.setdefault(shape, []).extend(p.data for p in packed)
 
-    def forget(self, emitted: Mapping[str, Emitted]) -> None:
+    def forget(self, catalog: Catalog, emitted: Mapping[str, Emitted]) -> None:
         self._emitted = dict(emitted)
         self._shelf.drop_before({shape: e.oldest_pane for shape, e in emitted.items()})
 
-    def compact(self) -> None:
+    def compact(self, shapes: Shapes) -> None:
         """Merges all steps into one, without what no window needs any more."""
         blocks = self._union(self._steps).mapValues(lambda kept: Kept(kept.blocks))
-        step = self._like_others(_merged(blocks, self.shapes, self._emitted)).persist(_LEVEL)
+        step = self._like_others(_merged(blocks, shapes, self._emitted)).persist(_LEVEL)
         step.localCheckpoint()
         step._jrdd.count()  # by the JVM: counting in Python takes one more worker a core
         self.clear()
@@ -201,18 +196,18 @@ class SparkCollection:
                 step.unpersist()
         self._steps = []
 
-    def restore(self, blocks: Mapping[str, Sequence[bytes]]) -> None:
+    def restore(self, catalog: Catalog, blocks: Mapping[str, Sequence[bytes]]) -> None:
         """Starts from saved blocks."""
-        shapes, groups = self.shapes, self.groups
+        shapes, groups = catalog.shapes, self.groups
         items = [(shape, block) for shape, found in blocks.items() for block in found]
 
         def spread(item: tuple[str, bytes]) -> Iterator[tuple[int, Kept]]:
             shape, block = item
             saved = {shape: decode(block, f"saved block of {shapes[shape].stream}")}
-            return scatter(shapes, saved, None, groups)
+            return scatter(shapes, saved, (), groups)
 
         if items:
-            self.keep(self._context.parallelize(items).flatMap(spread))
+            self.keep(self._context.parallelize(items).flatMap(spread), shapes)
 
     def _like_others(self, step: Step) -> Step:
         """The step serialized as the others are, or their union would send all through Python."""
@@ -222,26 +217,22 @@ class SparkCollection:
         return steps[0] if len(steps) == 1 else self._context.union(steps)
 
 
-def shared_out(lanes: Sequence[Lane], tasks: int) -> list[list[Lane]]:
-    """The lanes in at most so many tasks of about the same size, the longest first."""
-    found: list[list[Lane]] = [[] for _ in range(min(tasks, len(lanes)))]
-    sizes = [(0, number) for number in range(len(found))]
-    for size, lane in sorted(((_size(lane), lane) for lane in lanes), key=itemgetter(0))[::-1]:
-        least, number = heappop(sizes)
-        found[number].append(lane)
-        heappush(sizes, (least + size, number))
-    return found
-
-
-def _size(lane: Lane) -> int:
-    return sum(order.end - order.start for order in lane)
+def delivered(
+    deliveries: Iterator[Delivery], shapes: Shapes, groups: int
+) -> Iterator[tuple[int, Kept]]:
+    """Deliveries by key group. What is raised on the way is told to the driver as a value."""
+    try:
+        for delivery in deliveries:
+            yield from scatter(shapes, delivery.blocks, delivery.readings, groups)
+    except MuntinError as error:  # raised by the driver, without Spark's traceback
+        yield TELLING, Kept(news=[error])
 
 
 def scatter(
-    shapes: Shapes, blocks: Mapping[str, pa.Table], report: Report | None, groups: int
+    shapes: Shapes, blocks: Mapping[str, pa.Table], readings: Sequence[Reading], groups: int
 ) -> Iterator[tuple[int, Kept]]:
-    """A lane's blocks by key group; the report travels with one of them."""
-    kept: dict[int, Kept] = {TELLING: Kept(news=[report] if report else [])}
+    """A delivery's blocks by key group; its readings travel with one of them."""
+    kept: dict[int, Kept] = {TELLING: Kept(news=list(readings))}
     for shape, block in blocks.items():
         for group, rows in split(shapes[shape], block, groups).items():
             kept.setdefault(group, Kept()).blocks[shape] = [Packed.of(rows)]
@@ -257,7 +248,7 @@ def _news(items: Iterable[tuple[int, Kept]]) -> Iterator[News]:
         yield from kept.news
 
 
-def _reports(news: Iterable[News]) -> Iterator[Report]:
+def _readings(news: Iterable[News]) -> Iterator[Reading]:
     for told in news:
         if isinstance(told, MuntinError):
             raise told

@@ -14,13 +14,14 @@ import pyarrow as pa
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from muntin.kernel.compute import Clocks, Totals, compute
+from muntin.kernel.compute import Clocks, compute
 from muntin.kernel.finish import Due, finish, order
 from muntin.kernel.merge import merge
+from muntin.kernel.reading import Reading
 from muntin.kernel.statements import WINDOW_END
 from muntin.language.program import sql
 from muntin.model import POSITION, Counts, Job
-from muntin.run.pipeline import recipes_of
+from muntin.run.catalog import recipes_of
 from muntin.windows.ledger import Ledger
 from tests.effort import examples
 
@@ -100,7 +101,8 @@ class Oracle:
 class Found:
     """The same windows from blocks and tallies."""
 
-    totals: Totals = field(default_factory=Totals)
+    blocks: list[dict[str, pa.Table]] = field(default_factory=list)
+    reading: Reading = field(default_factory=lambda: Reading("web-1"))
 
     def read(self, rows: Sequence[Row], cuts: Sequence[int], slack_us: int | None) -> None:
         clocks = Clocks(slack_us)
@@ -115,10 +117,13 @@ class Found:
                     POSITION: pa.array([row.position for _, row in whole], pa.int64()),
                 }
             )
-            self.totals.add(compute(table, "web-1", RECIPES, clocks, broken))
+            blocks, reading = compute(table, "web-1", RECIPES, clocks, broken)
+            self.blocks.append(blocks)
+            self.reading += reading
 
     def rows(self, job: Job, ends: Sequence[int]) -> dict[int, tuple[int, int]]:
-        blocks = self.totals.blocks.get(job.shape.id)
+        id_ = job.shape.id
+        blocks = [found[id_] for found in self.blocks if id_ in found]
         if not blocks:
             return {}
         due = Due({job.name: [ends]})
@@ -154,9 +159,9 @@ def test_windows_and_counts(rows: list[Row], cuts: list[int], slack_us: int | No
     found = Found()
     found.read(rows, cuts, slack_us)
     known = [row.position for row in rows if row.position is not None]
-    totals = found.totals
-    assert (totals.records, totals.bad) == (len(known), len(rows) - len(known))
-    ledger = Ledger(totals.tallies)
+    reading = found.reading
+    assert (reading.records, reading.bad) == (len(known), len(rows) - len(known))
+    ledger = Ledger(reading.tallies)
     for job in JOBS.values():
         (window,) = job.windows
         oracle = Oracle(window.range, window.slide)
@@ -175,7 +180,7 @@ def test_tallies_carry_the_stream_time_that_made_records_late() -> None:
     """12 s, then 3 s and 4 s: both late for their window, which 2 s of slack would not save."""
     found = Found()
     found.read([Row(12 * SECOND), Row(3 * SECOND), Row(4 * SECOND)], [2], SECOND)
-    late = [t for t in Ledger(found.totals.tallies) if t.not_before]
+    late = [t for t in Ledger(found.reading.tallies) if t.not_before]
     assert [(t.pane, t.not_before, t.records, t.reached) for t in late] == [
         (3, 11, 1, 12 * SECOND),
         (4, 11, 1, 12 * SECOND),

@@ -75,7 +75,7 @@ def blocks_of(
     blocks: list[pa.Table] = []
     for separate, records in pieces:
         recipe = Recipe(job.shape, job.windows, separate)
-        found = compute(table_of(records), "web-1", [recipe], clocks).blocks
+        found = compute(table_of(records), "web-1", [recipe], clocks)[0]
         blocks += found.values()
     return merge(job.shape, blocks) if blocks else None
 
@@ -189,7 +189,7 @@ def test_larger_windows_of_smaller_ones_are_right_too(
     found = [
         block
         for recipe, (_, piece) in zip(recipes, log, strict=True)
-        for block in compute(table_of(piece), "web-1", [recipe], clocks).blocks.values()
+        for block in compute(table_of(piece), "web-1", [recipe], clocks)[0].values()
     ]
     if not found:
         return
@@ -232,7 +232,7 @@ def test_a_long_slide_leaves_no_drift() -> None:
     text = f"CREATE JOB j AS SELECT sum(x) AS x FROM logs WINDOW {length} us EVERY 1 us;"
     job = sql(STREAM + text).jobs["j"]
     rows = pa.table({POSITION: pa.array(range(len(numbers)), pa.int64()), "x": numbers})
-    blocks = compute(rows, "web-1", [Recipe(job.shape, job.windows)], Clocks()).blocks[job.shape.id]
+    blocks = compute(rows, "web-1", [Recipe(job.shape, job.windows)], Clocks())[0][job.shape.id]
     ends = range(length, length + slides)
     assert way_of(job.shape, spec, len(ends)) is Way.STACKS
     made = Consolidation(job.shape, blocks).windows(spec, ends, again=False).table()

@@ -52,9 +52,11 @@ def test_every_window_is_right(
         new += [r for at, r in after_all if at == number and r.t // spec.pane < high]
         known += new
         if new:
-            made = compute(table_of(new), "web-1", [Recipe(shape, job.windows)], Clocks())
-            kept += made.blocks.values()
-            shelf.drop_touched({shape.id: shape}, made.tallies)
+            blocks, reading = compute(
+                table_of(new), "web-1", [Recipe(shape, job.windows)], Clocks()
+            )
+            kept += blocks.values()
+            shelf.drop_touched({shape.id: shape}, reading.tallies)
         if kept:
             block = merge(shape, kept)
             useful = [(c.spec, c.rows) for c in shelf.useful({shape.id: [spec]})]
@@ -74,7 +76,7 @@ def test_a_window_of_many_panes_is_made_of_few_pieces(columns: str, most: int) -
     spec = WindowSpec(100, 1)
     job = job_of(columns, spec)
     log = table_of([Record(t, "x", 1, "a") for t in range(300)])
-    (block,) = compute(log, "web-1", [Recipe(job.shape, job.windows)], Clocks()).blocks.values()
+    (block,) = compute(log, "web-1", [Recipe(job.shape, job.windows)], Clocks())[0].values()
     made: list[tuple[WindowSpec, pa.Table]] = []
     for end in range(100, 250):
         consolidation = Consolidation(job.shape, block, made=made)
@@ -86,7 +88,7 @@ def test_small_windows_do_not_look_ahead(monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setattr(consolidate, "WORTH_LOOKING_AHEAD", 1000)
     job = job_of(SUMS, WindowSpec(20, 1))
     log = table_of([Record(t, "x", 1, "a") for t in range(30)])
-    (block,) = compute(log, "web-1", [Recipe(job.shape, job.windows)], Clocks()).blocks.values()
+    (block,) = compute(log, "web-1", [Recipe(job.shape, job.windows)], Clocks())[0].values()
     made: list[tuple[WindowSpec, pa.Table]] = []
     consolidation = Consolidation(job.shape, block, made=made)
     consolidation.windows(job.windows[0], [20], again=False, ahead=True)

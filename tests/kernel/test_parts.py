@@ -43,7 +43,7 @@ def test_a_block_without_rows_and_one_of_long_ago_do_not_matter(
     shape = JOBS["other"].shape
     recipe = Recipe(shape, JOBS["other"].windows)
     log = [Record(t, "x", t, "a") for t in (-(10**12), *range(0, 3000, 3))]
-    (block,) = compute(table_of(log), "web-1", [recipe], Clocks()).blocks.values()
+    (block,) = compute(table_of(log), "web-1", [recipe], Clocks())[0].values()
     packed = [parts.Packed.of(block), parts.Packed.of(block.slice(0, 0))]
     sizes = [table.num_rows for table in parts.merge_in_parts(shape, packed, "test")]
     assert sum(sizes) == 1001
@@ -74,7 +74,7 @@ def test_parts_of_any_size(
     for shape in {job.shape for job in JOBS.values()}:
         windows = {w for job in JOBS.values() if job.shape == shape for w in job.windows}
         blocks = [
-            compute(table_of(found), "web-1", [Recipe(shape, tuple(windows), alone)], clocks).blocks
+            compute(table_of(found), "web-1", [Recipe(shape, tuple(windows), alone)], clocks)[0]
             for alone, found in pieces
         ]
         tables = [block[shape.id] for block in blocks if shape.id in block]

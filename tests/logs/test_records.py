@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -17,14 +18,15 @@ from hypothesis import strategies as st
 from muntin.errors import BadRowError, InputError
 from muntin.kernel.compute import Recipe
 from muntin.kernel.finish import Due, finish, order
+from muntin.kernel.reading import Reading
 from muntin.kernel.statements import WINDOW, WINDOW_END
 from muntin.language.program import sql
 from muntin.logs import records
 from muntin.logs.chunks import WorkOrder
-from muntin.logs.records import Report, read_lane
+from muntin.logs.records import read_lane
 from muntin.logs.tail import Tail
 from muntin.model import POSITION, Counts, Job, Program
-from muntin.run.pipeline import recipes_of
+from muntin.run.catalog import recipes_of
 from muntin.windows.ledger import Ledger
 from tests.effort import examples
 
@@ -44,7 +46,7 @@ def program(pattern: Path, format_: str = "json", bad: str = "SKIP") -> Program:
 
 def read(
     found: Program, slack_us: int | None = None, piece_bytes: int = 1 << 20, tasks: int = 1
-) -> tuple[dict[str, pa.Table], list[Report]]:
+) -> tuple[dict[str, pa.Table], list[Reading]]:
     (stream,) = found.streams.values()
     tail = Tail(stream, follow=False, lane_bytes=1, lanes=tasks)
     lanes = tail.next_batch(0.0, in_order=slack_us is not None).lanes
@@ -53,7 +55,7 @@ def read(
     return {"job": pa.concat_tables(blocks)} if blocks else {}, [report for _, report in done]
 
 
-def recipes(found: Program) -> list[Recipe]:
+def recipes(found: Program) -> Sequence[Recipe]:
     return recipes_of(found.jobs.values())
 
 

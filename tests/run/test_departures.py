@@ -8,18 +8,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from muntin.fidelity.score import Reason
+from muntin.kernel.reading import Reading
 from muntin.language.program import sql
-from muntin.logs.records import Report
 from muntin.model import TIME, Bounds, Job, Tally
+from muntin.run.catalog import Catalog
 from muntin.run.departures import Departures
 from muntin.run.progress import Leaving, Progress
 from muntin.windows.spec import WindowSpec
 
 PANE = 10
-JOB = sql(
+PROGRAM = sql(
     "CREATE STREAM s (t BIGINT) FROM 'x' FORMAT json TIMESTAMP t;"
     "CREATE JOB j AS SELECT count(*) AS n FROM s WINDOW 20 us EVERY 10 us, 60 us EVERY 30 us"
-).jobs["j"]
+)
+JOB, STREAM = PROGRAM.jobs["j"], PROGRAM.streams["s"]
 reasons = st.sampled_from([Reason.COMPLETE, Reason.FIDELITY])
 tallies = st.builds(
     lambda pane, mark, records: Tally("a", TIME.column, PANE, pane, mark, records, 0, 500),
@@ -70,5 +72,6 @@ def test_a_record_is_late_if_some_window_leaves_it_out(
             for end in range(spec.first_end(tally.pane), spec.last_end(tally.pane) + 1, spec.stride)
         )
     )
-    Departures({job.name: job}, known).take(Report("a", tuple(found), 0, 0, {}, {}))
+    catalog = Catalog(STREAM, {job.name: job})
+    Departures(known).take(catalog, [Reading("a", tallies=tuple(found))])
     assert (known.late[job.name].records if known.late else 0) == late

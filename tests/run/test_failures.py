@@ -378,7 +378,7 @@ def test_failures_on_spark_survive_a_restart(
         with (tmp_path / "web.txt").open("a") as file:
             file.write(more)
         program = with_job(good, "bad", job, stream="lines")
-        for step in SparkRun(program, spark.sparkContext, how).steps():
+        for step in SparkRun(program, spark.sparkContext, how).turns():
             notes += step.notes
             for result in step.emission.results():
                 rows[result.job] = rows.get(result.job, 0) + result.rows.num_rows

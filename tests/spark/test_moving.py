@@ -43,11 +43,11 @@ with start_context("local[2]") as context:
     faulty = context.accumulator(0, Faulty())
     context.parallelize([1], 1).foreach(faulty.add)
     try:
-        list(SparkRun(program, context, Settings(state, follow=False)).steps())
+        list(SparkRun(program, context, Settings(state, follow=False)).turns())
     except MuntinError as error:
         print(error)
 with start_context("local[2]") as context:
-    list(SparkRun(program, context, Settings(state, follow=False)).steps())
+    list(SparkRun(program, context, Settings(state, follow=False)).turns())
 print(Results(state).read("sums")["n"].to_pylist())
 """
 

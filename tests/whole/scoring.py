@@ -20,6 +20,7 @@ import muntin as mt
 from muntin.fidelity.sampling import kept
 from muntin.model import Sample
 from muntin.run.inline import InlineRun
+from muntin.run.loop import Rules
 
 IDLE = 5.0
 STARTED = 1000.0
@@ -104,12 +105,12 @@ class Live:
         (stream,), jobs = program.streams.values(), list(program.jobs.values())
         self._folder = folder
         self._question = question
-        self._run = InlineRun(stream, jobs, True, IDLE)
+        self._run = InlineRun(stream, jobs, Rules(True, IDLE))
 
     def step(self, now: float, happenings: Iterable[Happening]) -> list[Left]:
         for happening in happenings:
             happen(self._folder, happening, now)
-        leaving = self._run.step(now).results()
+        leaving = self._run.turn(now).results()
         return [left(result, self._question.pane) for result in leaving]
 
 

@@ -124,6 +124,6 @@ def test_spark_equals_a_plain_query(
         write_logs(Path(folder), logs)
         settings = Settings(Path(folder) / "state", follow=False, batch_bytes=batch)
         program = sql(question.muntin(Path(folder)))
-        steps = SparkRun(program, spark.sparkContext, settings).steps()
+        steps = SparkRun(program, spark.sparkContext, settings).turns()
         found = [result for step in steps for result in step.emission.results()]
     assert same(rows_of(found), question.answer(logs)), (rows_of(found), question.answer(logs))

@@ -11,8 +11,11 @@ import pytest
 
 import muntin as mt
 from muntin.logs.tail import BATCH_BYTES
+from muntin.run.contracts import Answer
+from muntin.run.files import LogFiles
 from muntin.run.inline import InlineCollection, InlineRun
-from muntin.run.pipeline import Answer, Pipeline
+from muntin.run.loop import Loop, Rules
+from muntin.schedule.pace import Measure
 
 STREAM = (
     "CREATE STREAM s (t DOUBLE, k VARCHAR, n BIGINT) FROM '{folder}/{{source}}.log' "
@@ -37,11 +40,24 @@ class Run:
         program = mt.sql(STREAM.format(folder=folder, clauses=clauses) + job + window)
         (stream,), jobs = program.streams.values(), list(program.jobs.values())
         self.notes: list[str] = []
-        self.run = InlineRun(stream, jobs, True, idle, batch_bytes, note=self.notes.append)
+        self.files = LogFiles(stream, True, batch_bytes=batch_bytes)
+        self.run = InlineRun(stream, jobs, Rules(True, idle), self.notes.append, self.files)
 
     @property
-    def pipeline(self) -> Pipeline:
-        return self.run.pipeline
+    def loop(self) -> Loop:
+        return self.run.loop
+
+    @property
+    def next_deadline(self) -> float | None:
+        """With a pace of no time at all, windows set off when they have to be there."""
+        return self.loop.wake_at()
+
+    def some(self, now: float, most: int) -> list[mt.Result]:
+        """A turn that reads only so many bytes."""
+        with pytest.MonkeyPatch.context() as patched:
+            patched.setattr(self.loop.pace, "most", lambda _: most)
+            self.run._now = now
+            return list(self.loop.turn(wake_at=now + 1000).emission.results())
 
     def write(self, source: str, *times: float, at: float, **fields: Any) -> None:
         with (self.folder / f"{source}.log").open("a") as log:
@@ -52,7 +68,7 @@ class Run:
         os.utime(self.folder / f"{source}.log", (at, at))
 
     def at(self, now: float) -> list[mt.Result]:
-        return list(self.run.step(now).results())
+        return list(self.run.turn(now).results())
 
 
 def told(results: list[mt.Result]) -> list[tuple[float, int, str, int]]:
@@ -67,19 +83,19 @@ def test_a_deadline_is_kept_without_data(tmp_path: Path) -> None:
     run.write("a", 1001, 1011, at=1011)
     run.write("b", 1002, at=1002)
     assert run.at(1011) == []
-    assert run.pipeline.next_deadline() == 1013
+    assert run.next_deadline == 1013
     assert run.at(1012.9) == []
     assert told(run.at(1013)) == [(1000, 2, "deadline", 0)]
-    assert run.pipeline.next_deadline() == 1023
+    assert run.next_deadline == 1023
     assert told(run.at(1023)) == [(1010, 1, "deadline", 0)]
-    assert run.pipeline.next_deadline() == 1033  # something may come until then
+    assert run.next_deadline == 1033  # something may come until then
     run.at(1100)
-    assert run.pipeline.next_deadline() is None
+    assert run.next_deadline is None
 
 
 def test_a_window_sets_off_early_enough_to_be_in_time(tmp_path: Path) -> None:
     run = Run(tmp_path, "10 SECONDS WITHIN 3 SECONDS", idle=100)
-    run.pipeline.lead_seconds = 0.5
+    run.loop.pace.leaving = Measure(0.5)
     run.write("a", 1001, at=1001)
     assert run.at(1012.4) == []
     assert told(run.at(1012.5)) == [(1000, 1, "deadline", 0)]
@@ -93,7 +109,7 @@ def test_history_has_no_deadline(tmp_path: Path) -> None:
     assert run.at(5000) == []
     run.write("b", 1012, at=5001)
     assert told(run.at(5001)) == [(1000, 2, "complete", 0)]
-    assert run.pipeline.progress.timings["j"].lags == {}
+    assert run.loop.progress.timings["j"].lags == {}
 
 
 def test_late_data_revises_what_has_left(tmp_path: Path) -> None:
@@ -109,13 +125,13 @@ def test_late_data_revises_what_has_left(tmp_path: Path) -> None:
         (1000, 4, "complete", 2), (1005, 3, "complete", 2), (1015, 1, "complete", 0),
         (1020, 1, "complete", 0),
     ]  # fmt: skip
-    assert "j" not in run.pipeline.progress.late
+    assert "j" not in run.loop.progress.late
     run.write("a", 1051, at=1051)
     run.at(1051)
     run.write("a", 1009, at=1052)
     assert told(run.at(1052)) == []  # too late for revisions too
-    assert run.pipeline.progress.late["j"].records == 1
-    (left,) = run.pipeline.progress.left.values()
+    assert run.loop.progress.late["j"].records == 1
+    (left,) = run.loop.progress.left.values()
     assert min(left) > 1_020_000_000
 
 
@@ -136,7 +152,7 @@ def test_a_source_from_another_age_has_bad_rows(tmp_path: Path) -> None:
     run = Run(tmp_path, "10 SECONDS", idle=100)
     run.write("a", 1001, 4_000_000_000, 1002, 1011, at=1011)
     assert told(run.at(1011)) == [(1000, 2, "complete", 0)]
-    assert run.pipeline.progress.bad == 1
+    assert run.loop.progress.bad == 1
     assert any("more than a day ahead of the clock" in note for note in run.notes)
 
 
@@ -147,7 +163,7 @@ def test_a_clock_that_jumps_back_reopens_nothing(tmp_path: Path) -> None:
     assert told(run.at(1012)) == [(1000, 1, "deadline", 0)]
     run.write("a", 1003, 1013, at=990)
     assert run.at(990) == []
-    assert run.pipeline.progress.late["j"].records == 1
+    assert run.loop.progress.late["j"].records == 1
     assert told(run.at(1022)) == [(1010, 1, "deadline", 0)]
 
 
@@ -156,7 +172,7 @@ def test_a_pane_that_comes_twice_is_merged_once(tmp_path: Path) -> None:
     run = Run(tmp_path, "10 SECONDS", idle=100)
     run.write("a", 1001, 1002, 1011, 1001, 1002, 1021, at=1021)
     assert told(run.at(1021)) == [(1000, 2, "complete", 0), (1010, 1, "complete", 0)]
-    assert run.pipeline.progress.late["j"].records == 2
+    assert run.loop.progress.late["j"].records == 2
 
 
 def test_a_touch_tells_a_quiet_source_from_a_dead_one(tmp_path: Path) -> None:
@@ -194,10 +210,10 @@ def test_what_nobody_needs_is_not_parsed(tmp_path: Path) -> None:
     assert told(run.at(1011)) == [(1000, 2, "deadline", 0)]
     run.write("b", 1002, 1003, at=1012, n="not a number")
     run.at(1012)
-    assert (run.pipeline.progress.bad, run.pipeline.progress.late["j"].records) == (0, 2)
+    assert (run.loop.progress.bad, run.loop.progress.late["j"].records) == (0, 2)
     run.write("b", 1012, at=1013, n="not a number")
     run.at(1013)
-    assert run.pipeline.progress.bad == 1
+    assert run.loop.progress.bad == 1
 
 
 def test_sessions_have_deadlines_too(tmp_path: Path) -> None:
@@ -282,7 +298,7 @@ def test_the_last_write_of_a_source_is_no_heartbeat(tmp_path: Path) -> None:
     assert str(result.c2) == "0 % exhausted"
     run.write("b", 1005, at=1019)
     run.at(1019)
-    assert run.pipeline.progress.late["j"].records == 1
+    assert run.loop.progress.late["j"].records == 1
 
 
 def test_sources_begin_where_their_records_do(tmp_path: Path) -> None:
@@ -317,23 +333,17 @@ def test_live_windows_go_ahead_of_history_that_is_being_read(tmp_path: Path) -> 
     run.write("a", 5001, at=5001)
     run.write("b", *range(1000, 1100), at=5001)
 
-    def some(now: float, most: int) -> list[mt.Result]:
-        batch = run.run.tail.next_batch(now, True, most)
-        run.pipeline.read(batch, now)
-        emission = run.pipeline.emit(now, False, behind=batch.behind)
-        return list(run.pipeline.leave(emission, now).results())
-
-    some(5001, 200)
-    ahead = some(5011, 200)
+    run.some(5001, 200)
+    ahead = run.some(5011, 200)
     assert told(ahead)[-1] == (5000, 1, "deadline", 0)
-    while not (late := some(5012, 2000)):
+    while not (late := run.some(5012, 2000)):
         pass
     found = [*told(ahead)[:-1], *told(late)]
     run.write("b", 1100, 5012, at=5013)
     found += told(run.at(5013))
     history = [(start, count) for start, count, _, _ in found if start < 2000]
     assert history == [(start, 10) for start in range(1000, 1100, 10)] + [(1100, 1)]
-    assert "j" not in run.pipeline.progress.late
+    assert "j" not in run.loop.progress.late
 
 
 def test_what_a_deadline_cuts_off_is_late_with_fidelity_too(tmp_path: Path) -> None:
@@ -344,18 +354,15 @@ def test_what_a_deadline_cuts_off_is_late_with_fidelity_too(tmp_path: Path) -> N
     assert told(run.at(1011)) == [(1000, 2, "deadline", 0)]
     run.write("b", 1002, at=1012)
     run.at(1012)
-    assert run.pipeline.progress.late["j"].records == 1
+    assert run.loop.progress.late["j"].records == 1
 
 
 def test_a_declared_source_that_does_not_come_is_told_of_once(tmp_path: Path) -> None:
     run = Run(tmp_path, "10 SECONDS", " SOURCES 'a', 'ghost'")
     run.write("a", 1001, at=1001)
-    notes = []
     for now in (1001, 1005, 1007, 1009):
-        batch = run.run.tail.next_batch(now, in_order=True)
-        run.pipeline.read(batch, now)
-        notes += run.pipeline.emit(now, False).notes
-    assert notes == [
+        run.at(now)
+    assert [note for note in run.notes if "no file matches" not in note] == [
         "stream 's' has no source 'ghost', which SOURCES declares: results count it as missing; "
         "there are: a"
     ]
@@ -366,9 +373,7 @@ def test_no_session_that_ends_is_no_emission(tmp_path: Path) -> None:
     run.write("a", 1001, 1002, at=1002)
     run.at(1002)
     run.write("a", 1003, at=1003)
-    batch = run.run.tail.next_batch(1003, in_order=True)
-    run.pipeline.read(batch, 1003)
-    assert run.pipeline.emit(1003, False, save=True).windows == []
+    assert run.run.turn(1003).windows == []
 
 
 def test_the_word_of_a_quiet_source_holds_after_a_restart(tmp_path: Path) -> None:
@@ -380,19 +385,16 @@ def test_the_word_of_a_quiet_source_holds_after_a_restart(tmp_path: Path) -> Non
     run.at(1008)
     run.touch("quiet", 1012)
     assert run.at(1012) == []
-    progress = run.pipeline.progress
+    progress = run.loop.progress
     for source in progress.sources.values():
         source.heard_at = None  # as it is read from a checkpoint
     again = Run(tmp_path, "10 SECONDS", idle=5)
-    again.run.pipeline = Pipeline(
-        again.pipeline.stream,
-        list(again.pipeline.jobs.values()),
-        run.pipeline.collection,
-        True,
-        5,
-        progress,
+    stream, jobs = run.loop.catalog.stream, list(run.loop.catalog.jobs.values())
+    collection = run.loop.collection
+    assert isinstance(collection, InlineCollection)
+    again.run = InlineRun(
+        stream, jobs, Rules(True, 5), again.notes.append, run.files, collection, progress
     )
-    again.run.tail = run.run.tail
     again.write("loud", 1013, at=1013)
     assert told(again.at(1013)) == [(1000, 3, "complete", 0)]
 
@@ -402,16 +404,15 @@ def test_sessions_keep_deadlines_once_history_is_read(tmp_path: Path) -> None:
     run = Run(tmp_path, "SESSION 5 SECONDS WITHIN 3 SECONDS", idle=100, batch_bytes=150)
     run.write("old", *range(900, 912), 1001, *range(1030, 1060), at=1000)
     run.write("new", 1001, at=1001)
-    reached, now, found = run.pipeline.progress.sources, 1010.0, run.at(1000)
-    old = frozenset(["old"])
+    reached, now, found = run.loop.progress.sources, 1010.0, run.at(1000)
     while not found:
         assert reached["old"].reached["__position"] < 997e6
-        assert run.pipeline.longest_batch(old) is None
+        assert run.loop._request(now, None).most is None  # history may take what it takes
         now += 1
         found = run.at(now)
     assert told(found) == [(900, 12, "complete", 0), (1001, 2, "deadline", 0)]
     assert reached["old"].reached["__position"] < 1050e6  # there is more to read
-    assert run.pipeline.longest_batch(old) == 3.0
+    assert run.loop._request(now, None).most == run.loop.pace.most(3.0)
 
 
 def test_sessions_are_looked_for_only_when_one_may_end(
@@ -438,8 +439,8 @@ def test_sessions_are_looked_for_only_when_one_may_end(
 def test_records_in_time_are_not_late_for_sessions(tmp_path: Path) -> None:
     """Though it takes as long to let them leave as it may."""
     run = Run(tmp_path, "SESSION 4 SECONDS WITHIN 1 SECOND", idle=100)
-    run.pipeline.lead_seconds = 2.0
+    run.loop.pace.leaving = Measure(2.0)
     for now in range(1000, 1030):
         run.write("a", now, at=now)
         run.at(now + 0.001)
-    assert "j" not in run.pipeline.progress.late
+    assert "j" not in run.loop.progress.late

@@ -25,7 +25,7 @@ from muntin.errors import BadRowError
 from muntin.language.program import sql
 from muntin.model import Program
 from muntin.run.inline import windows_inline
-from muntin.run.pipeline import Pipeline
+from muntin.run.loop import Loop
 from muntin.run.results import Result
 from muntin.store.results import Results
 from muntin.units import describe_window
@@ -217,7 +217,7 @@ def stored_rows(program: Program, stored: list[dict[str, Any]]) -> list[Row]:
 @given(question=questions(), logs=logs_of(), batch=st.integers(1, 2000), piece=st.integers(1, 900))
 @example(Question("records", (Window(5, 5),), (0, 1)), {"web-1": [Line("first")]}, 99, 99)
 def test_inline_equals_counting(question: Question, logs: Logs, batch: int, piece: int) -> None:
-    pipelines: list[Pipeline] = []
+    pipelines: list[Loop] = []
     with tempfile.TemporaryDirectory() as folder:
         question.write(Path(folder), logs)
         program = sql(question.muntin(Path(folder)))
@@ -247,7 +247,7 @@ def test_spark_equals_counting(
         question.write(Path(folder), logs)
         program = sql(question.muntin(Path(folder)))
         settings = Settings(Path(folder) / "state", follow=False, batch_bytes=batch)
-        for _ in SparkRun(program, spark.sparkContext, settings).steps():
+        for _ in SparkRun(program, spark.sparkContext, settings).turns():
             pass
         stored = Results(Path(folder) / "state").read("job").to_pylist()
     assert stored_rows(program, stored) == question.answer(logs)
@@ -271,7 +271,7 @@ def test_a_run_that_starts_again_in_the_middle(
     remaining = True
     while remaining:
         run = StreamRun(spark.sparkContext, stream, jobs, settings)
-        remaining = run.step(0.0).remaining > 0
+        remaining = run.loop.turn(0.0).remaining > 0
         run.close()
         steps += 1
     assert steps > 3

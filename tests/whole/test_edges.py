@@ -11,6 +11,7 @@ import pytest
 
 import muntin as mt
 from muntin.run.inline import InlineCollection, InlineRun, windows_inline
+from muntin.run.loop import Rules
 
 STREAM = (
     "CREATE STREAM s (t DOUBLE, e DOUBLE, k DOUBLE, x DOUBLE, u UBIGINT) "
@@ -103,11 +104,11 @@ def test_spans_are_cut_at_the_bounds(tmp_path: Path, bounds: str, share: list[fl
 def follow(asked: mt.Program) -> InlineRun:
     """A run that is stepped by hand, with a clock of its own."""
     (stream,) = asked.streams.values()
-    return InlineRun(stream, list(asked.jobs.values()), True, idle_seconds=5)
+    return InlineRun(stream, list(asked.jobs.values()), Rules(True, idle_seconds=5))
 
 
 def step(run: InlineRun, now: float) -> list[mt.Result]:
-    return list(run.step(now).results())
+    return list(run.turn(now).results())
 
 
 def test_sessions_that_left_get_nothing_more_and_say_so(tmp_path: Path) -> None:
@@ -122,7 +123,7 @@ def test_sessions_that_left_get_nothing_more_and_say_so(tmp_path: Path) -> None:
     assert column(found, "n") == [2]
     write(tmp_path, {"t": 12, "k": 1}, {"t": 20, "k": 1}, source="b")
     assert step(run, 1101.0) == []
-    assert run.pipeline.progress.late["j0"].records == 2
+    assert run.loop.progress.late["j0"].records == 2
 
 
 def test_a_job_that_is_over_leaves_nothing_behind(tmp_path: Path) -> None:
@@ -136,7 +137,7 @@ def test_a_job_that_is_over_leaves_nothing_behind(tmp_path: Path) -> None:
     for t in range(100, 3000, 50):
         write(tmp_path, {"t": t})
         step(run, 1000.0 + t)
-    assert len(list(run.pipeline.progress.ledger)) <= 1
+    assert len(list(run.loop.progress.ledger)) <= 1
 
 
 def test_of_overlapping_windows_only_what_the_next_needs_is_kept(tmp_path: Path) -> None:
@@ -146,7 +147,7 @@ def test_of_overlapping_windows_only_what_the_next_needs_is_kept(tmp_path: Path)
     for t in range(1, 120):
         write(tmp_path, {"t": t})
         step(run, 1000.0 + t)
-    collection = run.pipeline.collection
+    collection = run.loop.collection
     assert isinstance(collection, InlineCollection)
     (kept,) = collection._shelf.complete
     assert (kept.last_end, kept.rows["c0"].to_pylist()) == (119, [29])

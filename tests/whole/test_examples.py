@@ -22,7 +22,7 @@ import pytest
 from muntin.api import results, run_on_spark
 from muntin.language import program
 from muntin.run.inline import windows_inline
-from muntin.run.pipeline import Pipeline
+from muntin.run.loop import Loop
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -56,7 +56,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.parametrize("example", FILES, ids=lambda path: path.stem)
 def test_example(example: Path, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(folder)
-    pipelines: list[Pipeline] = []
+    pipelines: list[Loop] = []
     rows: list[Row] = []
     for windows in windows_inline(program.load(example), done=pipelines.append):
         rows += windows.table().to_pylist()

@@ -45,7 +45,7 @@ def started(spark: SparkSession, folder: Path, program: mt.Program, clock: Clock
     settings_ = Settings(folder / "state", follow=True, idle_seconds=IDLE)
     (stream,) = program.streams.values()
     run = StreamRun(spark.sparkContext, stream, program.jobs_of(stream.name), settings_, clock)
-    run._outlet.pace.leaving = Measure(0.0)  # the clock stands still while windows leave
+    run.loop.pace.leaving = Measure(0.0)  # the clock stands still while windows leave
     return run
 
 
@@ -60,7 +60,7 @@ def test_spark_equals_count_by_hand(spark: SparkSession, question: Question, ste
             clock.now += seconds
             for happening in happenings:
                 happen(folder / "logs", happening, clock.now)
-            found = [left(r, question.pane) for r in run.step().emission.results()]
+            found = [left(r, question.pane) for r in run.loop.turn().emission.results()]
             assert found == model.step(clock.now, happenings)
         run.close()
 
@@ -98,7 +98,7 @@ def test_revisions_and_timings_survive_a_restart(
         clock.now += 11
         write(tmp_path, "a", *times, at=clock.now)
         run = started(spark, tmp_path, program, clock)  # a new program every time
-        run.step()
+        run.loop.turn()
         run.close()
     rows = Results(tmp_path / "state").read("j", revisions=True).to_pylist()
     assert [(r["revision"], r["c"]) for r in rows] == [(0, 1), (1, 2), (2, 3), (0, 1)]
@@ -125,7 +125,7 @@ def test_what_finite_runs_have_left_may_be_revised(spark: SparkSession, tmp_path
     for times in ((1001.0, 1002.0, 1011.0, 1003.0), (1004.0,), (1005.0, 1012.0)):
         write(tmp_path, "a", *times)
         run = SparkRun(program, spark.sparkContext, settings_)
-        assert sum(step.bytes > 0 for step in run.steps()) >= len(times) // 2
+        assert sum(step.bytes > 0 for step in run.turns()) >= len(times) // 2
     rows = Results(tmp_path / "state").read("j", revisions=True).to_pylist()
     assert [(r["revision"], r["c"]) for r in rows] == [(0, 3), (1, 4), (2, 5), (0, 1), (1, 2)]
 
@@ -141,14 +141,14 @@ def test_a_finite_run_saves_though_its_last_batch_is_empty(
     write(tmp_path, "a", 1001.0, 1002.0, 1011.0)
     write(tmp_path, "b", *[1001.0] * 100)
     run = StreamRun(spark.sparkContext, stream, jobs, small)
-    assert run.step().remaining
+    assert run.loop.turn().remaining
     (tmp_path / "b.log").unlink()
-    while run.step().remaining:
+    while run.loop.turn().remaining:
         pass
     run.close()
     write(tmp_path, "a", 1003.0)
     run = StreamRun(spark.sparkContext, stream, jobs, large)
-    run.step()
+    run.loop.turn()
     run.close()
     counts = Results(tmp_path / "state").read("j", revisions=True)["c"].to_pylist()
     assert counts[1] == counts[0] + 1
@@ -162,7 +162,7 @@ def test_a_window_that_was_taken_back_is_not_shown(spark: SparkSession, tmp_path
     for times in ((1001.0, 1011.0), (1002.0,)):
         write(tmp_path, "a", *times, at=clock.now)
         clock.now += 12
-        run.step()
+        run.loop.turn()
     run.close()
     store = Results(tmp_path / "state")
     assert store.read("j").num_rows == 0
@@ -177,12 +177,12 @@ def test_results_tell_how_complete_they_are(
     run = started(spark, tmp_path, mt.sql(PROGRAM.format(folder=tmp_path, window=window)), clock)
     write(tmp_path, "a", 1001, 1007, 1010, at=1000)
     write(tmp_path, "b", 1002, at=1000)
-    run.step()
+    run.loop.turn()
     clock.now += 4
-    run.step()
+    run.loop.turn()
     clock.now += 7
     write(tmp_path, "b", 1003, at=clock.now)
-    assert len(run.step().emission.windows) == 1
+    assert len(run.loop.turn().emission.windows) == 1
     state = ("--state", tmp_path / "state")
     rows = printed(capsys, "results", "j", *state, "--format", "json")
     short = {"area": 0.5, "time": 1.0, "space": 0.5, "reason": "deadline"}
@@ -229,7 +229,7 @@ def test_deadlines_are_kept_while_a_source_catches_up(spark: SparkSession, tmp_p
     run = SparkRun(program, spark.sparkContext, settings_, stop)
     lags: list[float] = []
     behind = 0
-    for step in run.steps():
+    for step in run.turns():
         behind += bool(step.remaining)
         for windows in step.emission.windows:
             ends = (result.end / 1e6 for result in windows.results())
@@ -254,7 +254,7 @@ def test_what_was_written_while_nobody_read_counts(
         write(tmp_path, "a", *(t / 2 for t in range(2 * first, 2 * last)), at=now)
         clock.now = now
         run = started(spark, tmp_path, program, clock)
-        run.step(run.wake_at())
+        run.loop.turn(run.loop.wake_at())
         run.close()
     rows = Results(tmp_path / "state").read("j").to_pylist()
     for row in rows:
@@ -262,7 +262,7 @@ def test_what_was_written_while_nobody_read_counts(
         written = 2 * (min(1040, end) - max(1000, start))
         assert row["c"] == written
     assert len(rows) > 25 or [row["c"] for row in rows] == [80]
-    assert "j" not in run.pipeline.progress.late
+    assert "j" not in run.loop.progress.late
 
 
 def test_a_bound_that_cannot_be_kept_is_told(spark: SparkSession, tmp_path: Path) -> None:
@@ -271,9 +271,9 @@ def test_a_bound_that_cannot_be_kept_is_told(spark: SparkSession, tmp_path: Path
     window = "1 SECOND WITHIN 1 MILLISECOND"
     run = started(spark, tmp_path, mt.sql(PROGRAM.format(folder=tmp_path, window=window)), clock)
     write(tmp_path, "a", now - 3, now - 1.5)
-    run.step()  # the first batch is slow, and tells nothing
+    run.loop.turn()  # the first batch is slow, and tells nothing
     write(tmp_path, "a", now + 0.5)
-    notes = list(run.step().notes)
+    notes = list(run.loop.turn().notes)
     assert any("WITHIN 1 MILLISECOND is shorter than one batch takes here" in n for n in notes)
     assert any("the smallest bound that can be kept is" in n for n in notes)
     run.close()

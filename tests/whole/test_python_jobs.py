@@ -115,7 +115,7 @@ def test_spark_equals_record_by_record_also_after_a_restart(
         results: list[Result] = []
         for steps_at_most in (stop_after, 10_000):
             run = SparkRun(program(Path(folder), over, slack), spark.sparkContext, how)
-            steps = run.steps()
+            steps = run.turns()
             for number, step in enumerate(steps):
                 results += step.emission.results()
                 if number + 1 >= steps_at_most:

@@ -120,7 +120,7 @@ def test_spark(
         write_logs(Path(folder), logs)
         state = Settings(Path(folder) / "state", follow=False, batch_bytes=batch)
         run = SparkRun(program(Path(folder), slack), spark.sparkContext, state)
-        found = rows_of(result for step in run.steps() for result in step.emission.results())
+        found = rows_of(result for step in run.turns() for result in step.emission.results())
     assert sorted(found, key=_order) == sorted(expected(logs, slack), key=_order)
 
 

@@ -121,7 +121,7 @@ def test_spark_equals_one_pass_also_after_restarts(
         how = Settings(Path(folder) / "state", follow=False, batch_bytes=batch)
         results: list[Result] = []
         for steps_at_most in (stop_after, stop_after, 10_000):
-            steps = SparkRun(program(Path(folder), slack), spark.sparkContext, how).steps()
+            steps = SparkRun(program(Path(folder), slack), spark.sparkContext, how).turns()
             for number, step in enumerate(steps):
                 results += step.emission.results()
                 if number + 1 >= steps_at_most:

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from muntin.logs.chunks import WorkOrder
-from muntin.spark.collection import shared_out
+from muntin.run.files import shared_out
 
 sizes = st.lists(st.integers(0, 100), max_size=30)
 
