@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 
 import pyarrow as pa
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from muntin.kernel.compute import Clocks, compute
@@ -23,6 +23,7 @@ from muntin.language.program import sql
 from muntin.model import POSITION, Counts, Job
 from muntin.run.catalog import recipes_of
 from muntin.windows.ledger import Ledger
+from tests.effort import examples
 
 SECOND = 1_000_000
 WINDOWS = {"tumbling": (10, 10), "sliding": (30, 10), "odd": (7, 3)}
@@ -150,7 +151,7 @@ slacks = st.one_of(st.none(), st.integers(0, 20 * SECOND), st.sampled_from([0, S
 BAD, BROKEN = Row(None), Row(None, broken=True)
 
 
-@settings(max_examples=40)
+@examples(40)
 @given(logs, st.lists(st.integers(0, 25), max_size=4), slacks)
 @example([BROKEN, BAD, Row(5 * SECOND), BROKEN, Row(12 * SECOND), BAD, BROKEN], [1, 2, 3, 5], 0)
 @example([Row(12 * SECOND), Row(-1), BROKEN, Row(-30 * SECOND)], [2, 3], 0)

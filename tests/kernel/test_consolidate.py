@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from muntin.kernel.compute import Clocks, Recipe, compute
@@ -25,6 +25,7 @@ from muntin.kernel.statements import finish_sql, spec_id
 from muntin.language.program import sql
 from muntin.model import POSITION, Job
 from muntin.windows.spec import WindowSpec, on_one_grid
+from tests.effort import examples
 
 STREAM = (
     "CREATE STREAM logs (t BIGINT, k VARCHAR, n BIGINT, x DOUBLE, s VARCHAR) "
@@ -137,7 +138,7 @@ PAUSE = [(False, [Record(t, "x", None if t == 9 else t, "a") for t in (0, 1, 9, 
 LATE = [(False, [Record(t, "x", 1, "a") for t in (10, 7, 3, 12, 9)])]
 
 
-@settings(max_examples=150)
+@examples(150)
 @given(
     spec=st.sampled_from(SPECS),
     log=logs,
@@ -170,7 +171,7 @@ def test_every_way_gives_the_same_rows(
         assert rows_of(job, blocks, ends, way, again) == wanted, way
 
 
-@settings(max_examples=60)
+@examples(60)
 @given(
     specs=st.lists(st.sampled_from(SPECS), min_size=2, max_size=4, unique=True),
     log=logs,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from muntin.kernel import consolidate
@@ -14,6 +14,7 @@ from muntin.kernel.finish import Due, completed, finish
 from muntin.kernel.merge import Emitted, merge, without
 from muntin.windows.shelf import Shelf
 from muntin.windows.spec import WindowSpec
+from tests.effort import examples
 from tests.kernel.test_consolidate import (
     ALL,
     SPECS,
@@ -28,7 +29,7 @@ from tests.kernel.test_consolidate import (
 OVERLAPPING = [spec for spec in SPECS if overlaps(spec)]
 
 
-@settings(max_examples=60)
+@examples(60)
 @given(
     spec=st.sampled_from(OVERLAPPING),
     log=st.lists(records, max_size=60),

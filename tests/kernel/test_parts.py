@@ -9,7 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from muntin.fidelity.score import Only
@@ -19,6 +19,7 @@ from muntin.kernel.finish import Due, finish
 from muntin.kernel.merge import merge
 from muntin.language.program import sql
 from muntin.windows.spec import WindowSpec
+from tests.effort import examples
 from tests.kernel.test_consolidate import STREAM, Record, logs, table_of
 
 JOBS = sql(
@@ -60,7 +61,7 @@ def rows(found: Iterable[dict[str, pa.Table]]) -> Counter[Any]:
     )
 
 
-@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@examples(60)
 @given(pieces=logs, slack=st.sampled_from([None, 0, 5]), data=st.data())
 def test_parts_of_any_size(
     pieces: Sequence[tuple[bool, list[Record]]],

@@ -17,6 +17,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from muntin.errors import InputError
 from muntin.logs.tail import Batch, FilePosition, Tail
+from tests.effort import examples
 from tests.logs.reading import NOW, Reader, append, lines_of, stream
 
 
@@ -373,4 +374,4 @@ def _complete_lines(log: Path) -> list[str]:
 
 
 TestRotation = Rotation.TestCase
-TestRotation.settings = settings(max_examples=60, stateful_step_count=30, deadline=None)
+TestRotation.settings = settings(examples(60), stateful_step_count=30)

@@ -12,7 +12,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from muntin.errors import BadRowError, InputError
@@ -28,6 +28,7 @@ from muntin.logs.tail import Tail
 from muntin.model import POSITION, Counts, Job, Program
 from muntin.run.catalog import recipes_of
 from muntin.windows.ledger import Ledger
+from tests.effort import examples
 
 JOB = (
     "SELECT source, count(*) AS records, sum(n) AS total FROM logs GROUP BY source "
@@ -74,7 +75,7 @@ lines = st.lists(
 )
 
 
-@settings(max_examples=25)
+@examples(25)
 @given(lines, st.sampled_from([1, 30, 200, 1 << 20]), st.sampled_from([None, 0, 5_000_000]))
 def test_pieces_of_any_size_agree(
     tmp_path: Path, text: list[str], piece_bytes: int, slack_us: int | None

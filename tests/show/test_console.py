@@ -13,7 +13,7 @@ import pytest
 import muntin as mt
 from muntin.errors import StateError
 from muntin.store.checkpoint import locked, require_free
-from tests.waiting import wait_for
+from tests.waiting import PATIENCE, wait_for
 
 ROWS = '{"ts": "2026-03-01T12:00:03Z", "n": 1}\n{"ts": "2026-03-01T12:01:03Z", "n": 2}\n'
 SQL = """
@@ -52,20 +52,22 @@ def wait_for_child(process: subprocess.Popen[str]) -> int:
     return children(process.pid)[0]
 
 
+@pytest.mark.jvm
 def test_an_interrupted_start_leaves_nothing_behind(folder: Path) -> None:
     process = start(folder, "run", "jobs.sql", "--once")
     jvm = wait_for_child(process)
     process.send_signal(signal.SIGINT)
-    out, err = process.communicate(timeout=60)
+    out, err = process.communicate(timeout=PATIENCE)
     assert (process.returncode, out, err.strip()) == (130, "", "stopped")
     assert not Path(f"/proc/{jvm}").exists()
     assert sorted(path.name for path in folder.iterdir()) == [".muntin", "jobs.sql", "logs"]
 
 
+@pytest.mark.jvm
 def test_a_run_ends_with_its_jvm_and_says_what_to_do_next(folder: Path) -> None:
     process = start(folder, "run", "jobs.sql", "--once", "--state", "st", "--master", "local[1]")
     jvm = wait_for_child(process)
-    _, err = process.communicate(timeout=60)
+    _, err = process.communicate(timeout=PATIENCE)
     assert process.returncode == 0
     assert not Path(f"/proc/{jvm}").exists()
     assert "2 records" in err
@@ -73,11 +75,13 @@ def test_a_run_ends_with_its_jvm_and_says_what_to_do_next(folder: Path) -> None:
     assert "muntin results sums --state st" in err
     assert sorted(path.name for path in folder.iterdir()) == ["jobs.sql", "logs", "st"]
     again = start(folder, "run", "jobs.sql", "--once", "--state", "st", "--master", "local[1]")
-    assert "nothing new since the last run" in again.communicate(timeout=60)[1]
+    assert "nothing new since the last run" in again.communicate(timeout=PATIENCE)[1]
 
 
+@pytest.mark.jvm
 def test_spark_says_itself_what_it_wants(folder: Path) -> None:
-    _, err = start(folder, "run", "jobs.sql", "--once", "--master", "foo").communicate(timeout=60)
+    process = start(folder, "run", "jobs.sql", "--once", "--master", "foo")
+    _, err = process.communicate(timeout=PATIENCE)
     message = "error: Spark did not start on foo: Master must either be yarn or start with"
     assert err.startswith(message)
     assert len(err.strip().splitlines()) == 1
@@ -90,9 +94,10 @@ def test_options_of_python_are_refused_as_ours(folder: Path) -> None:
             next(mt.run_on_spark(program, folder / "state", idle=idle))
 
 
+@pytest.mark.jvm
 def test_records_that_wait_for_their_window_are_told(folder: Path) -> None:
     process = start(folder, "run", "jobs.sql", "--for", "1s", "--idle", "60s")
-    _, err = process.communicate(timeout=60)
+    _, err = process.communicate(timeout=PATIENCE)
     assert "1 record of job 'sums' waits in 1 open window" in err
 
 
@@ -102,7 +107,7 @@ def test_a_state_folder_is_refused_before_spark_starts(folder: Path) -> None:
         require_free(state)
     with locked(state):
         process = start(folder, "run", "jobs.sql", "--once", "--state", str(state))
-        _, err = process.communicate(timeout=60)
+        _, err = process.communicate(timeout=PATIENCE)
     assert process.returncode == 1
     assert f"in use by process {os.getpid()}" in err
     assert "Spark" not in err

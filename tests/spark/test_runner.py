@@ -237,6 +237,7 @@ def is_stored(folder: Path, row: tuple[int, str, int, int]) -> bool:
     return "sums" in Results(folder / "state").jobs() and row in stored(folder)
 
 
+@pytest.mark.jvm
 def test_a_killed_program_loses_and_repeats_nothing(tmp_path: Path) -> None:
     """A real `muntin run` is killed with SIGKILL again and again while logs grow."""
     logs = tmp_path / "logs"

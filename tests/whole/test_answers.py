@@ -8,13 +8,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from muntin.language.program import sql
 from muntin.run.inline import windows_inline
 from muntin.run.results import Result
 from muntin.windows.choice import Sharing
+from tests.effort import examples
 from tests.oracle import AGGREGATES, Question, Record, Window, same, write_logs
 
 if TYPE_CHECKING:
@@ -90,7 +91,7 @@ def inline_rows(
     return rows_of(result for windows in leaving for result in windows.results())
 
 
-@settings(max_examples=150)
+@examples(150)
 @given(
     question=questions(),
     logs=sources,
@@ -112,7 +113,7 @@ def test_inline_equals_a_plain_query(
 
 
 @pytest.mark.usefixtures("spark")
-@settings(max_examples=12)
+@examples(12)
 @given(question=questions(), logs=sources, batch=st.integers(200, 3000))
 def test_spark_equals_a_plain_query(
     spark: SparkSession, question: Question, logs: dict[str, Sequence[Record]], batch: int

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections import Counter
+from collections import Counter, defaultdict
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -17,6 +17,7 @@ from muntin.language.program import sql
 from muntin.run.inline import windows_inline
 
 SMALL = Shop(records=4000, servers=3, products=50, hours=0.2)
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 Row = tuple[datetime, datetime, str, int]
 
 
@@ -51,23 +52,23 @@ def test_records_are_whole_and_spread_over_all_servers(folder: Path) -> None:
 
 def brute_force(folder: Path, question: Question) -> list[Row]:
     """Every record added to each window that holds it, one at a time."""
-    windows: dict[datetime, Counter[str]] = {}
-    slide = timedelta(microseconds=question.slide_us)
+    windows: defaultdict[int, Counter[str]] = defaultdict(Counter)
     for text in texts(folder).values():
         for line in text.splitlines():
             record = json.loads(line)
             if question.store not in (None, record["store"]):
                 continue
-            at = datetime.fromisoformat(record["ts"])
-            start = at - (at - datetime(1970, 1, 1, tzinfo=UTC)) % slide
-            while start + timedelta(microseconds=question.range_us) > at:
-                windows.setdefault(start, Counter())[record["product"]] += record["clicks"]
-                start -= slide
+            at = (datetime.fromisoformat(record["ts"]) - EPOCH) // timedelta(microseconds=1)
+            last = at - at % question.slide_us
+            for start in range(last, at - question.range_us, -question.slide_us):
+                windows[start][record["product"]] += record["clicks"]
     rows = []
     for start, clicks in sorted(windows.items()):
-        end = start + timedelta(microseconds=question.range_us)
+        lower, upper = (
+            EPOCH + timedelta(microseconds=at) for at in (start, start + question.range_us)
+        )
         ranked = sorted(clicks.items(), key=lambda item: (-item[1], item[0]))[: question.top]
-        rows += [(start, end, product, count) for product, count in ranked]
+        rows += [(lower, upper, product, count) for product, count in ranked]
     return rows
 
 

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from muntin.errors import BadRowError
@@ -29,6 +29,7 @@ from muntin.run.loop import Loop
 from muntin.run.results import Result
 from muntin.store.results import Results
 from muntin.units import describe_window
+from tests.effort import examples
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -212,7 +213,7 @@ def stored_rows(program: Program, stored: list[dict[str, Any]]) -> list[Row]:
     )
 
 
-@settings(max_examples=100)
+@examples(100)
 @given(question=questions(), logs=logs_of(), batch=st.integers(1, 2000), piece=st.integers(1, 900))
 @example(Question("records", (Window(5, 5),), (0, 1)), {"web-1": [Line("first")]}, 99, 99)
 def test_inline_equals_counting(question: Question, logs: Logs, batch: int, piece: int) -> None:
@@ -235,7 +236,7 @@ def test_inline_equals_counting(question: Question, logs: Logs, batch: int, piec
     assert pipelines[0].progress.late == {}
 
 
-@settings(max_examples=6)
+@examples(6)
 @given(question=questions(), logs=logs_of(), batch=st.integers(100, 2000))
 def test_spark_equals_counting(
     spark: SparkSession, question: Question, logs: Logs, batch: int

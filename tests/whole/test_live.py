@@ -5,9 +5,10 @@ from __future__ import annotations
 import tempfile
 from pathlib import Path
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.effort import examples
 from tests.whole.scoring import STARTED, Action, Happening, Question, Record, both
 
 SOURCES = ["a", "b", "c", "d"]
@@ -56,7 +57,7 @@ def steps_of(draw: st.DrawFn) -> list[tuple[float, tuple[Happening, ...]]]:
     return steps
 
 
-@settings(max_examples=300)
+@examples(300)
 @given(question=questions(), steps=steps_of())
 def test_pipeline_equals_count_by_hand(
     question: Question, steps: list[tuple[float, tuple[Happening, ...]]]

@@ -13,11 +13,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 
 import muntin as mt
 from muntin.cli import main
 from muntin.store.results import Results
+from tests.effort import examples
 from tests.whole.scoring import IDLE, STARTED, Happening, Model, Question, happen, left
 from tests.whole.test_live import questions, steps_of
 
@@ -48,7 +49,7 @@ def started(spark: SparkSession, folder: Path, program: mt.Program, clock: Clock
     return run
 
 
-@settings(max_examples=5)
+@examples(5)
 @given(question=questions(), steps=steps_of())
 def test_spark_equals_count_by_hand(spark: SparkSession, question: Question, steps: Steps) -> None:
     with tempfile.TemporaryDirectory() as name:

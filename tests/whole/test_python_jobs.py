@@ -8,13 +8,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from muntin.language.program import load, sql, with_job
 from muntin.model import Program
 from muntin.run.inline import windows_inline
 from muntin.run.results import Result
+from tests.effort import examples
 from tests.oracle import Question, Record, Window, write_logs
 from tests.python_jobs import JOBS
 from tests.whole.test_answers import sources, windows
@@ -77,7 +78,7 @@ def expected(
     return {name: sorted(rows, key=order) for name, rows in found.items()}
 
 
-@settings(max_examples=60)
+@examples(60)
 @given(sources, windows, slacks, st.integers(1, 3000), st.integers(1, 1500))
 def test_inline_equals_record_by_record(
     logs: dict[str, Sequence[Record]],
@@ -96,7 +97,7 @@ def test_inline_equals_record_by_record(
 
 
 @pytest.mark.usefixtures("spark")
-@settings(max_examples=8)
+@examples(8)
 @given(sources, windows, slacks, st.integers(200, 3000), st.integers(1, 3))
 def test_spark_equals_record_by_record_also_after_a_restart(
     spark: SparkSession,

@@ -25,6 +25,7 @@ def run(command: list[str], folder: Path) -> str:
     return done.stdout
 
 
+@pytest.mark.jvm
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_snippets_run_and_print_what_the_page_says(page: Path, tmp_path: Path) -> None:
     printed = ""

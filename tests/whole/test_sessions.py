@@ -8,11 +8,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import muntin as mt
 from muntin.run.inline import windows_inline
+from tests.effort import examples
 from tests.oracle import Record, write_logs
 
 if TYPE_CHECKING:
@@ -96,7 +97,7 @@ def rows_of(results: Iterable[mt.Result]) -> list[Row]:
     ]
 
 
-@settings(max_examples=80)
+@examples(80)
 @given(logs=sources, slack=slacks, batch=st.integers(1, 2000), piece=st.integers(1, 800))
 def test_inline(
     logs: dict[str, Sequence[Record]], slack: int | None, batch: int, piece: int
@@ -108,7 +109,7 @@ def test_inline(
     assert sorted(found, key=_order) == sorted(expected(logs, slack), key=_order)
 
 
-@settings(max_examples=8)
+@examples(8)
 @given(logs=sources, slack=slacks, batch=st.integers(100, 1000))
 def test_spark(
     spark: SparkSession, logs: dict[str, Sequence[Record]], slack: int | None, batch: int

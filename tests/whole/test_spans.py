@@ -9,11 +9,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 import muntin as mt
 from muntin.run.inline import windows_inline
+from tests.effort import examples
 from tests.oracle import Record, write_logs
 
 PANE = 10
@@ -96,7 +97,7 @@ def same(found: Any, wanted: Any) -> bool:
     return isclose(found, wanted, abs_tol=1e-9)
 
 
-@settings(max_examples=60)
+@examples(60)
 @given(
     logs=sources,
     policy=st.sampled_from(["START", "END", "TOUCH", "SPLIT"]),

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from muntin.errors import LanguageError
@@ -17,6 +17,7 @@ from muntin.language.program import sql, with_job
 from muntin.model import Program
 from muntin.run.inline import windows_inline
 from muntin.run.results import Result
+from tests.effort import examples
 from tests.oracle import Question, Record, Window, write_logs
 from tests.whole.test_answers import sources
 from tests.whole.test_python_jobs import STREAM, order, slacks
@@ -89,7 +90,7 @@ def rows_of(results: Iterable[Result]) -> Rows:
     return sorted(found, key=order_of)
 
 
-@settings(max_examples=80)
+@examples(80)
 @given(sources, slacks, st.integers(1, 3000), st.integers(1, 1500))
 def test_inline_equals_one_pass_in_time_order(
     logs: dict[str, Sequence[Record]], slack: int | None, batch: int, piece: int
@@ -104,7 +105,7 @@ def test_inline_equals_one_pass_in_time_order(
 
 
 @pytest.mark.usefixtures("spark")
-@settings(max_examples=10)
+@examples(10)
 @given(sources, st.sampled_from([0, 15, None]), st.integers(200, 2000), st.integers(1, 4))
 def test_spark_equals_one_pass_also_after_restarts(
     spark: SparkSession,

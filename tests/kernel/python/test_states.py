@@ -9,12 +9,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from muntin.errors import LanguageError
 from muntin.language.program import sql
 from muntin.run.inline import windows_inline
+from tests.effort import examples
 from tests.oracle import Question, Record, Window, write_logs
 from tests.whole.test_answers import sources, windows
 from tests.whole.test_python_jobs import STREAM, order, slacks, unexpected
@@ -110,7 +111,7 @@ def answer(records: list[Record], extra: str) -> Rows:
     return rows
 
 
-@settings(max_examples=60)
+@examples(60)
 @given(
     sources,
     windows,
