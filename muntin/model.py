@@ -270,11 +270,6 @@ class Shape:
     """How long late records count in windows that have left; other blocks are kept for it."""
 
     @property
-    def in_python(self) -> bool:
-        """Whether blocks hold Python's objects, which no SQL can merge."""
-        return self.code is not None and self.code.style != "cells"
-
-    @property
     def by_source(self) -> bool:
         """Whether the last key is the source, which is no part of the answer."""
         return self.apart == "sources"
@@ -283,11 +278,6 @@ class Shape:
     def answered(self) -> Shape:
         """The shape without the source among its keys."""
         return replace(self, keys=self.keys[:-1], apart=None) if self.by_source else self
-
-    @property
-    def lives_on(self) -> bool:
-        """Whether keys have a state that goes on after a window."""
-        return self.code is not None and self.code.style == "states"
 
     @cached_property
     def states(self) -> tuple[Cell, ...]:

@@ -13,6 +13,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 import numpy as np
 import pyarrow as pa
@@ -20,11 +21,9 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from muntin.fidelity.sampling import kept
-from muntin.kernel.engine import run
-from muntin.kernel.python.mapping import map_records
-from muntin.kernel.python.states import added
-from muntin.kernel.sessions import compute_sessions_sql
-from muntin.kernel.statements import Windows, compute_sql
+from muntin.kernel.kinds import kind_of
+from muntin.kernel.kinds.kind import Given, Outcome
+from muntin.kernel.statements import Windows
 from muntin.model import MARK, NOWHERE, ORIGIN, SIZE, TIME, UNTIL, Axis, Fault, Shape, Tally
 
 Positions = NDArray[np.int64]
@@ -42,11 +41,6 @@ class Recipe:
     separate: bool = False
     over: int | None = None  # the position before which sessions have left
     needs: int | None = None  # the position before which no window needs anything
-
-    def sql(self, marked: bool) -> str:
-        if self.shape.gap is not None:
-            return compute_sessions_sql(self.shape, marked)
-        return compute_sql(self.shape, self.windows, marked, self.separate)
 
 
 @dataclass(frozen=True)
@@ -153,27 +147,27 @@ def compute(
     faults: list[Fault] = []
     late: Late = {}
     for recipe in recipes:
-        shape = recipe.shape
+        shape, way = recipe.shape, ways[recipe.shape.axis.column]
         started = time.perf_counter()
-        may_be_late = marked and shape.axis.is_time and shape.revise_us is None
-        mine = (
-            good if shape.gap is not None else _used(recipe, good, ways[shape.axis.column], source)
+        given = Given(
+            source,
+            recipe.windows,
+            recipe.separate,
+            marked and shape.axis.is_time and shape.revise_us is None,
+            needed=partial(_used, recipe, good, way, source),
+            since=partial(way.since, good, recipe.over),
         )
-        if not mine.num_rows:
+        made = kind_of(shape).compute(given) if good.num_rows else Outcome(None)
+        faults.extend(made.faults)
+        if made.late is not None:
+            late[shape.id] = made.late
+        if made.block is None:
             costs[shape.id] = Cost()
             continue
-        if shape.code is not None:
-            mapped = map_records(shape, recipe.windows, mine, source, may_be_late)
-            block, faults = mapped.block, [*faults, *mapped.faults]
-        else:
-            doing = f"a job on stream '{shape.stream}'"
-            if shape.gap is not None:
-                mine, late[shape.id] = ways[TIME.column].since(good, recipe.over)
-            block = added(shape, run(recipe.sql(may_be_late), {"records": mine}, doing))
         taken = time.perf_counter() - started
-        costs[shape.id] = Cost(good.num_rows, block.num_rows, taken)
-        if block.num_rows:
-            blocks[shape.id] = block
+        costs[shape.id] = Cost(good.num_rows, made.block.num_rows, taken)
+        if made.block.num_rows:
+            blocks[shape.id] = made.block
     grids = _grids(recipes)
     tallies = [t for axis, size in grids for t in ways[axis].tallies(source, axis, size)]
     backwards = sum(way.backwards for way in ways.values())

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from muntin.kernel.compute import Cost, Recipe
+from muntin.kernel.kinds import kind_of
 from muntin.logs.records import Report
 from muntin.model import Shape
 from muntin.windows.choice import Choice, Measured, Sharing, choose
@@ -53,7 +54,7 @@ class Chooser:
     def choose(self) -> Iterator[tuple[Shape, Choice]]:
         """Decides anew; gives what has changed."""
         for id_, recipe in self._recipes.items():
-            if _always_shared(recipe.shape) is None:
+            if kind_of(recipe.shape).always_shared is None:
                 before = self._choice(recipe.shape)
                 after = choose(recipe.windows, self._seen(id_), before, self._wish)
                 self._choices[id_] = after
@@ -61,7 +62,7 @@ class Chooser:
                     yield recipe.shape, after
 
     def _choice(self, shape: Shape) -> Choice:
-        reason = _always_shared(shape)
+        reason = kind_of(shape).always_shared
         if reason is not None:
             return Choice(False, reason)
         if self._wish != "auto":
@@ -70,14 +71,3 @@ class Chooser:
 
     def _seen(self, id_: str) -> Measured:
         return self._measured.get(id_, Measured())
-
-
-def _always_shared(shape: Shape) -> str | None:
-    """Why a shape has no choice, or None if it has."""
-    if shape.gap is not None:
-        return "sessions have no panes to share"
-    if shape.spans is not None:
-        return "spans count once in every pane they touch"
-    if shape.sample is not None or shape.apart is not None:
-        return "its windows may be made of some of their panes"
-    return "jobs in Python work on panes" if shape.code is not None else None

@@ -7,8 +7,7 @@ from dataclasses import replace
 from functools import reduce
 
 from muntin.fidelity.score import C2, EVER, NEVER, Reason
-from muntin.kernel.finish import Due
-from muntin.kernel.merge import Emitted
+from muntin.kernel.due import Due, Emitted
 from muntin.logs.records import Report
 from muntin.model import Bounds, Job, Shape
 from muntin.run.progress import SESSION, JobKind, Lateness, Leaving, Progress

@@ -9,10 +9,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 import pyarrow as pa
 
 from muntin.kernel.compute import Cost, Recipe
-from muntin.kernel.finish import Due, completed, due_kinds, finish, order
-from muntin.kernel.merge import Emitted, merge, without, without_forgotten
-from muntin.kernel.python.running import without_states
-from muntin.kernel.sessions import next_ends
+from muntin.kernel.due import Due, Emitted, due_kinds
+from muntin.kernel.finish import completed, finish
+from muntin.kernel.kinds import kind_of
+from muntin.kernel.merge import merge
 from muntin.logs.chunks import PIECE_BYTES
 from muntin.logs.records import Report, read_lane
 from muntin.logs.tail import BATCH_BYTES, Lane, Tail
@@ -59,26 +59,28 @@ class InlineCollection:
         useful = self._shelf.useful(due_kinds(self._jobs, due))
         for shape, block in self._blocks.items():
             started = time.perf_counter()
-            made = [(c.spec, c.rows) for c in useful if c.shape == shape]
-            known = len(made)
-            found = finish(self._shapes[shape], self._jobs, block, due, made)
-            self._shelf.put(completed(shape, made[known:]) if due.more else ())
-            if found:
+            known = [(c.spec, c.rows) for c in useful if c.shape == shape]
+            done = finish(self._shapes[shape], self._jobs, block, due, known)
+            self._shelf.put(completed(shape, done.made))
+            if done.rows:
                 costs[shape] = Cost(0, block.num_rows, time.perf_counter() - started)
-            if self._shapes[shape].lives_on:
-                found, states = without_states(found)
-                self._blocks[shape] = merge(self._shapes[shape], [block, *states])
-            if self._shapes[shape].gap is not None:
-                ends |= next_ends(self._shapes[shape], self._jobs, block, due.sessions)
-            rows |= found
-        ordered = {name: order(self._jobs[name], [found]) for name, found in rows.items()}
+            if done.stays:
+                self._blocks[shape] = merge(self._shapes[shape], [block, *done.stays])
+            ends |= done.ends
+            rows |= done.rows
+        ordered = {name: _ordered(self._jobs[name], table) for name, table in rows.items()}
         return Answer(ordered, costs=costs, ends=ends)
 
     def forget(self, emitted: Mapping[str, Emitted]) -> None:
         self._shelf.drop_before({shape: e.oldest_pane for shape, e in emitted.items()})
         for shape, block in self._blocks.items():
-            kept = without_forgotten(self._shapes[shape], block)
-            self._blocks[shape] = without(self._shapes[shape], kept, emitted[shape])
+            kind = kind_of(self._shapes[shape])
+            self._blocks[shape] = kind.without(kind.without_forgotten(block), emitted[shape])
+
+
+def _ordered(job: Job, rows: pa.Table) -> pa.Table:
+    kind = kind_of(job.shape)
+    return kind.order(job, [kind.later_rounds(job, [rows])])
 
 
 def log(text: str) -> None:

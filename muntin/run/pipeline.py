@@ -22,8 +22,7 @@ from muntin.fidelity.score import C2, EVER, NEVER, Board, Reason
 from muntin.fidelity.scoreboard import Moment, Scoreboard, Source
 from muntin.fidelity.timing import Timing
 from muntin.kernel.compute import Cost, Recipe
-from muntin.kernel.finish import Due
-from muntin.kernel.merge import Emitted
+from muntin.kernel.due import Due, Emitted
 from muntin.logs.records import Report
 from muntin.logs.tail import Batch, Lane
 from muntin.model import Bounds, Counts, Job, Sample, Shape, Stream

@@ -23,11 +23,11 @@ from pyspark.sql import DataFrame
 from muntin.errors import MuntinError
 from muntin.kernel.block import decode, encode
 from muntin.kernel.compute import Cost, Recipe
-from muntin.kernel.finish import Due, completed, due_kinds, finish, order
-from muntin.kernel.merge import Emitted, is_over, merge, split, without, without_forgotten
-from muntin.kernel.parts import Packed, finish_in_parts, merge_in_parts
-from muntin.kernel.python.running import without_states
-from muntin.kernel.sessions import next_ends
+from muntin.kernel.due import Due, Emitted, due_kinds
+from muntin.kernel.finish import completed, finish, order
+from muntin.kernel.kinds import kind_of
+from muntin.kernel.merge import merge, split
+from muntin.kernel.slices import Packed, finish_in_slices, merge_in_slices
 from muntin.logs.records import Report, read_lane
 from muntin.logs.tail import Lane
 from muntin.model import Job, Shape, Stream
@@ -159,7 +159,10 @@ class SparkCollection:
             for shape, cost in group.costs.items():
                 costs[shape] = costs.get(shape, Cost()) + cost
         self._keep_states(answers, blocks)
-        ordered = {name: order(jobs[name], found) for name, found in rows.items()}
+        ordered = {}
+        for name, found in rows.items():
+            later = kind_of(jobs[name].shape).later_rounds(jobs[name], found)
+            ordered[name] = order(jobs[name], [later])
         return Answer(ordered, blocks, costs, ends)
 
     def _complete(self, due: Due) -> list[Step]:
@@ -271,9 +274,9 @@ def _merged(step: Step, shapes: Shapes, emitted: Mapping[str, Emitted]) -> Step:
         found = list(items)
         kept: Blocks = {}
         for shape, packed in _by_shape(found).items():
-            for block in merge_in_parts(shapes[shape], packed, _name(shape, group)):
+            for block in merge_in_slices(shapes[shape], packed, _name(shape, group)):
                 if emitted:  # all steps are merged, so there is no older state elsewhere
-                    block = without_forgotten(shapes[shape], block)
+                    block = kind_of(shapes[shape]).without_forgotten(block)
                 needed = _needed(shapes[shape], block, emitted)
                 kept.setdefault(shape, []).append(Packed.of(needed))
         yield group, Kept(kept, list(_news(found)))
@@ -282,7 +285,7 @@ def _merged(step: Step, shapes: Shapes, emitted: Mapping[str, Emitted]) -> Step:
 
 
 def _needed(shape: Shape, block: pa.Table, emitted: Mapping[str, Emitted]) -> pa.Table:
-    return without(shape, block, emitted[shape.id]) if shape.id in emitted else block
+    return kind_of(shape).without(block, emitted[shape.id]) if shape.id in emitted else block
 
 
 def _by_shape(items: Iterable[tuple[int, Kept]]) -> Blocks:
@@ -333,21 +336,16 @@ def _rows_of(
 ) -> Iterator[dict[str, pa.Table]]:
     """Rows of a shape's due windows. What is needed again later is put into the answer."""
     name = _name(shape.id, answer.group)
-    if not (due.more or shape.lives_on or shape.gap is not None):
-        yield from finish_in_parts(shape, jobs, packed, due, name)
+    if kind_of(shape).in_slices and not due.more:
+        yield from finish_in_slices(shape, jobs, packed, due, name)
         return
-    made = _made(shape.id, items)
-    known = len(made)
     block = pa.concat_tables([decode(p.data, name) for p in packed])
-    rows = finish(shape, jobs, block, due, made)
-    if due.more:
-        answer.complete += _encoded(completed(shape.id, made[known:], answer.group))
-    if shape.gap is not None:
-        answer.ends |= next_ends(shape, jobs, block, due.sessions)
-    if shape.lives_on:
-        rows, states = without_states(rows)
-        answer.states[shape.id] = [Packed.of(merge(shape, states))]
-    yield rows
+    done = finish(shape, jobs, block, due, _made(shape.id, items))
+    answer.complete += _encoded(completed(shape.id, done.made, answer.group))
+    answer.ends |= done.ends
+    if done.stays:
+        answer.states[shape.id] = [Packed.of(merge(shape, done.stays))]
+    yield done.rows
 
 
 def _made(shape: str, items: Sequence[tuple[int, Kept]]) -> list[tuple[WindowSpec, pa.Table]]:
@@ -369,9 +367,10 @@ def _unsaved(
 ) -> Iterator[tuple[str, bytes]]:
     for shape, packed in _by_shape(items).items():
         # Only with the other steps is it known which sessions the newest rows belong to.
-        whole = shapes[shape].gap is not None
+        kind = kind_of(shapes[shape])
+        whole = not kind.has_panes
         for p in packed:
-            over = shape in emitted and is_over(shapes[shape], p.last, emitted[shape])
+            over = shape in emitted and kind.is_over(p.last + 1, emitted[shape])
             if not over:
                 block = decode(p.data, f"a new block of shape {shape}")
                 left = block if whole else _needed(shapes[shape], block, emitted)

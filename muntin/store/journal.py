@@ -11,7 +11,7 @@ from typing import Protocol
 import pyarrow as pa
 
 from muntin.errors import MuntinError, StateError
-from muntin.kernel.finish import Due
+from muntin.kernel.due import Due
 from muntin.logs.tail import FilePosition
 from muntin.model import Job, Stream
 from muntin.run.pipeline import Collection

@@ -15,7 +15,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from muntin.kernel.compute import Clocks, Totals, compute
-from muntin.kernel.finish import Due, finish, order
+from muntin.kernel.due import Due
+from muntin.kernel.finish import finish, order
 from muntin.kernel.merge import merge
 from muntin.kernel.statements import WINDOW_END
 from muntin.language.program import sql
@@ -121,7 +122,7 @@ class Found:
         if not blocks:
             return {}
         due = Due({job.name: [ends]})
-        rows = finish(job.shape, JOBS, merge(job.shape, blocks), due)[job.name]
+        rows = finish(job.shape, JOBS, merge(job.shape, blocks), due).rows[job.name]
         table = order(job, [rows])
         return {row[WINDOW_END]: (row["records"], row["total"]) for row in table.to_pylist()}
 

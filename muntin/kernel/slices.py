@@ -1,4 +1,4 @@
-"""Merging and finishing part by part, so that memory does not grow with the length of the log.
+"""Merging and finishing slice by slice, so that memory does not grow with the length of the log.
 
 Panes are unpacked in the order of time, some at once. Windows are finished as soon as all they
 hold is unpacked, and what no later window needs is dropped.
@@ -7,7 +7,7 @@ hold is unpacked, and what no later window needs is dropped.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
@@ -15,7 +15,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from muntin.kernel.block import decode, encode, rows_where
-from muntin.kernel.finish import Due, due_kinds, finish
+from muntin.kernel.due import Due, due_kinds
+from muntin.kernel.finish import finish
+from muntin.kernel.kinds import kind_of
 from muntin.kernel.merge import gather, merge
 from muntin.model import Job, Shape
 
@@ -45,30 +47,30 @@ class Packed:
         return self.upto[-1][0] if self.upto else 0
 
 
-def finish_in_parts(
+def finish_in_slices(
     shape: Shape, jobs: Mapping[str, Job], packed: Sequence[Packed], due: Due, name: str
 ) -> Iterator[dict[str, pa.Table]]:
     """What `finish` gives for all the blocks and windows at once; `name` is that of the blocks."""
     longest = max(spec.length for spec in due_kinds(jobs, due)[shape.id])
-    mine = replace(due, ends={n: kinds for n, kinds in due.ends.items() if jobs[n].shape == shape})
+    mine = due.of(jobs, shape.id)
     left: list[pa.Table] = []
     done = -_FAR
     for upto in [*_cuts(packed, -(-longest // 2)), _FAR]:
-        part = _within(mine, done, upto)
+        now = mine.between(done, upto)
         fresh = _unpacked(packed, done, upto, name)
         if longest > 1 and fresh:  # several windows are made of a row
             fresh = [gather(shape, fresh)]
         if left or fresh:
             block = pa.concat_tables([*left, *fresh])
-            if part:
-                yield finish(shape, jobs, block, part)
+            if now:
+                yield finish(shape, jobs, block, now).rows
             left = [_between(block, upto - longest, None)]
         done = upto
 
 
-def merge_in_parts(shape: Shape, packed: Sequence[Packed], name: str) -> Iterator[pa.Table]:
+def merge_in_slices(shape: Shape, packed: Sequence[Packed], name: str) -> Iterator[pa.Table]:
     """Blocks with every key and pane of the given ones once, in all of them together."""
-    if shape.gap is not None or shape.lives_on or sum(p.rows for p in packed) <= ROWS_AT_ONCE:
+    if not kind_of(shape).in_slices or sum(p.rows for p in packed) <= ROWS_AT_ONCE:
         yield merge(shape, [decode(p.data, name) for p in packed])
         return
     for after, upto in pairwise([-_FAR, *_cuts(packed, 1), _FAR]):
@@ -100,13 +102,3 @@ def _between(block: pa.Table, after: int, upto: int | None) -> pa.Table:
     inside = pc.greater(end, after)
     inside = inside if upto is None else pc.and_(inside, pc.less_equal(end, upto))
     return rows_where(block, inside)
-
-
-def _within(due: Due, after: int, upto: int) -> Due:
-    """The windows that end in `(after, upto]`."""
-    kinds = {
-        name: [[end for end in kind if after < end <= upto] for kind in kinds]
-        for name, kinds in due.ends.items()
-    }
-    only = {kind: only for kind, only in due.only.items() if after < kind[2] <= upto}
-    return replace(due, ends={n: k for n, k in kinds.items() if any(k)}, only=only)
