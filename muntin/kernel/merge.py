@@ -7,17 +7,59 @@ from collections.abc import Sequence
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from muntin.kernel.block import Block, Sources, encode, steps_of
 from muntin.kernel.engine import run
 from muntin.kernel.kinds import kind_of
 from muntin.kernel.statements import key_group_sql
 from muntin.model import Shape
 
+NOBODY = Sources()
 _WORTH_MERGING = 1.5  # panes of all blocks, for each different one
 
 
 def merge(shape: Shape, blocks: Sequence[pa.Table]) -> pa.Table:
     """One block with every key and pane of the given ones once."""
     return kind_of(shape).merge(blocks)
+
+
+def block_of(
+    shape: Shape,
+    table: pa.Table,
+    sources: Sources = NOBODY,
+    sequence: int | None = None,
+    group: int = 0,
+    records: int = 0,
+    version: int = 0,
+) -> Block:
+    """The block that holds a table of a shape's rows, on the grid that the shape has now."""
+    kind = kind_of(shape)
+    lower, upper = kind.interval(table)
+    return Block(
+        shape.id,
+        encode(table),
+        table.num_rows,
+        shape.pane,
+        lower,
+        upper,
+        group,
+        sources,
+        sequence,
+        records,
+        version,
+        steps_of(table) if kind.in_slices else (),
+    )
+
+
+def distinct(blocks: Sequence[Block]) -> list[Block]:
+    """The blocks, of equal deliveries the first: what came twice counts once."""
+    seen: set[object] = set()
+    different = []
+    for block in blocks:
+        delivery = block.delivery
+        if delivery is None or delivery not in seen:
+            different.append(block)
+            seen.add(delivery)
+    return different
 
 
 def gather(shape: Shape, blocks: Sequence[pa.Table]) -> pa.Table:

@@ -6,58 +6,36 @@ hold is unpacked, and what no later window needs is dropped.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from itertools import pairwise
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from muntin.kernel.block import decode, encode, rows_where
+from muntin.kernel.block import Block, Sources, rows_where
 from muntin.kernel.due import Due, due_kinds
 from muntin.kernel.finish import finish
 from muntin.kernel.kinds import kind_of
-from muntin.kernel.merge import gather, merge
+from muntin.kernel.merge import block_of, distinct, gather, merge
 from muntin.model import Job, Shape
 
 ROWS_AT_ONCE = 150_000  # that are unpacked together, unless one window holds more
-_STEPS = 64  # by which a block tells where its rows are
 _FAR = 1 << 62
 
 
-@dataclass(frozen=True)
-class Packed:
-    """A block as bytes, and where its rows are: so many up to a pane, more up to the next."""
-
-    data: bytes
-    rows: int
-    first: int
-    upto: tuple[tuple[int, int], ...]
-
-    @classmethod
-    def of(cls, block: pa.Table) -> Packed:
-        panes = np.sort(block.column("pane").to_numpy())
-        first, steps = int(panes[0]) if len(panes) else 0, np.array_split(panes, _STEPS)
-        upto = tuple((int(step[-1]), len(step)) for step in steps if len(step))
-        return cls(encode(block), len(panes), first, upto)
-
-    @property
-    def last(self) -> int:
-        return self.upto[-1][0] if self.upto else 0
-
-
 def finish_in_slices(
-    shape: Shape, jobs: Mapping[str, Job], packed: Sequence[Packed], due: Due, name: str
+    shape: Shape, jobs: Mapping[str, Job], blocks: Sequence[Block], due: Due
 ) -> Iterator[dict[str, pa.Table]]:
-    """What `finish` gives for all the blocks and windows at once; `name` is that of the blocks."""
+    """The rows that `finish` gives for all the blocks and windows at once."""
     longest = max(spec.length for spec in due_kinds(jobs, due)[shape.id])
     mine = due.of(jobs, shape.id)
+    blocks = [_on_grid(shape, block) for block in distinct(blocks)]
     left: list[pa.Table] = []
     done = -_FAR
-    for upto in [*_cuts(packed, -(-longest // 2)), _FAR]:
+    for upto in [*_cuts(blocks, -(-longest // 2)), _FAR]:
         now = mine.between(done, upto)
-        fresh = _unpacked(packed, done, upto, name)
+        fresh = _unpacked(blocks, done, upto)
         if longest > 1 and fresh:  # several windows are made of a row
             fresh = [gather(shape, fresh)]
         if left or fresh:
@@ -68,31 +46,71 @@ def finish_in_slices(
         done = upto
 
 
-def merge_in_slices(shape: Shape, packed: Sequence[Packed], name: str) -> Iterator[pa.Table]:
-    """Blocks with every key and pane of the given ones once, in all of them together."""
-    if not kind_of(shape).in_slices or sum(p.rows for p in packed) <= ROWS_AT_ONCE:
-        yield merge(shape, [decode(p.data, name) for p in packed])
+def merge_in_slices(
+    shape: Shape,
+    blocks: Sequence[Block],
+    group: int = 0,
+    needed: Callable[[pa.Table], pa.Table] | None = None,
+) -> list[Block]:
+    """Blocks with every key and pane of the given ones once, in all of them together.
+
+    Of equal deliveries one counts. Only rows that are `needed` stay; blocks without any do not.
+    """
+    different = distinct(blocks)
+    if needed is None and len(different) == 1 and _is_merged(shape, different[0]):
+        return [replace(different[0], group=group)]
+    tables = [needed(table) if needed else table for table in _merged(shape, different)]
+    tables = [table for table in tables if table.num_rows]
+    one = len(different) == len(tables) == 1
+    sources = Sources.merged(block.sources for block in different)
+    sequence = different[0].sequence if one else None
+    version = max(block.version for block in different)
+    made, records = [], sum(block.records for block in different)
+    for table in tables:
+        made.append(block_of(shape, table, sources, sequence, group, records, version))
+        records = 0  # all are counted with the first, so that sums stay right
+    return made
+
+
+def _is_merged(shape: Shape, block: Block) -> bool:
+    return kind_of(shape).has_panes and block.pane == shape.pane and block.rows > 0
+
+
+def _merged(shape: Shape, blocks: Sequence[Block]) -> Iterator[pa.Table]:
+    if not kind_of(shape).in_slices or sum(block.rows for block in blocks) <= ROWS_AT_ONCE:
+        yield merge(shape, [block.table(shape.pane) for block in blocks])
         return
-    for after, upto in pairwise([-_FAR, *_cuts(packed, 1), _FAR]):
-        blocks = [b for b in _unpacked(packed, after, upto, name) if b.num_rows]
-        if blocks:
-            yield merge(shape, blocks)
+    blocks = [_on_grid(shape, block) for block in blocks]
+    for after, upto in pairwise([-_FAR, *_cuts(blocks, 1), _FAR]):
+        tables = [table for table in _unpacked(blocks, after, upto) if table.num_rows]
+        if tables:
+            yield merge(shape, tables)
 
 
-def _cuts(packed: Sequence[Packed], least: int) -> Iterator[int]:
+def _on_grid(shape: Shape, block: Block) -> Block:
+    """The block on the grid that its shape has now."""
+    if block.pane == shape.pane:
+        return block
+    rows = block.table(shape.pane)
+    return block_of(
+        shape, rows, block.sources, block.sequence, block.group, block.records, block.version
+    )
+
+
+def _cuts(blocks: Sequence[Block], least: int) -> Iterator[int]:
     """Where panes end between which there are not too many rows; at `least` so many panes apart."""
     rows, before = 0, -_FAR
-    for pane, more in sorted(step for p in packed for step in p.upto):
+    for pane, more in sorted(step for block in blocks for step in block.steps):
         rows += more
         if rows >= ROWS_AT_ONCE and pane + 1 - before >= least:
             yield pane + 1
             rows, before = 0, pane + 1
 
 
-def _unpacked(packed: Sequence[Packed], after: int, upto: int, name: str) -> list[pa.Table]:
+def _unpacked(blocks: Sequence[Block], after: int, upto: int) -> list[pa.Table]:
     """What the blocks have of panes that end in `(after, upto]`, and of windows that do."""
-    wanted = [p for p in packed if p.rows and p.first <= upto and p.last >= after]
-    return [_between(decode(p.data, name), after, upto) for p in wanted]
+    wanted = [b for b in blocks if b.rows and b.lower < upto and b.upper > after]
+    return [_between(block.table(), after, upto) for block in wanted]
 
 
 def _between(block: pa.Table, after: int, upto: int | None) -> pa.Table:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import pyarrow as pa
 
+from muntin.kernel.block import regrid
 from muntin.kernel.compute import Cost, Recipe
 from muntin.kernel.due import Due, Emitted, due_kinds
 from muntin.kernel.finish import completed, finish
@@ -16,7 +17,7 @@ from muntin.kernel.merge import merge
 from muntin.logs.chunks import PIECE_BYTES
 from muntin.logs.records import Report, read_lane
 from muntin.logs.tail import BATCH_BYTES, Lane, Tail
-from muntin.model import Job, Program, Stream
+from muntin.model import Job, Program, Shape, Stream
 from muntin.run.pipeline import Answer, Pipeline
 from muntin.run.results import Emission, JobWindows, Result
 from muntin.windows.choice import Sharing
@@ -30,52 +31,66 @@ def ignore(_: object) -> None:
 class InlineCollection:
     """Blocks in this process's memory, one a shape."""
 
-    def __init__(self, stream: Stream, jobs: Sequence[Job], piece_bytes: int = PIECE_BYTES) -> None:
+    def __init__(self, stream: Stream, piece_bytes: int = PIECE_BYTES) -> None:
         self._stream = stream
         self._piece_bytes = piece_bytes
-        self._jobs = {job.name: job for job in jobs}
-        self._shapes = {job.shape.id: job.shape for job in jobs}
-        self._blocks: dict[str, pa.Table] = {}
+        self._held: dict[str, tuple[int, pa.Table]] = {}  # a block, and the size of its panes
         self._shelf: Shelf[pa.Table] = Shelf()
 
     def read(
         self, lanes: Sequence[Lane], recipes: Sequence[Recipe], slack_us: int | None
     ) -> list[Report]:
         reports = []
-        found: dict[str, list[pa.Table]] = {shape: [block] for shape, block in self._blocks.items()}
+        shapes = {recipe.shape.id: recipe.shape for recipe in recipes}
+        every = {shape: [block] for shape, block in self._blocks(shapes).items()}
         for lane in lanes:
             blocks, report = read_lane(lane, self._stream, recipes, slack_us, self._piece_bytes)
             reports.append(report)
             for shape, block in blocks.items():
-                found.setdefault(shape, []).append(block)
-        self._blocks = {shape: merge(self._shapes[shape], b) for shape, b in found.items()}
-        self._shelf.drop_touched(self._shapes, [t for report in reports for t in report.tallies])
+                every.setdefault(shape, []).append(block)
+        for shape, tables in every.items():
+            self._held[shape] = shapes[shape].pane, merge(shapes[shape], tables)
+        self._shelf.drop_touched(shapes, [t for report in reports for t in report.tallies])
         return reports
 
-    def answer(self, due: Due, save: object = None) -> Answer:
+    def answer(self, jobs: Mapping[str, Job], due: Due, save: object = None) -> Answer:
         rows: dict[str, pa.Table] = {}
         costs: dict[str, Cost] = {}
         ends: dict[str, int] = {}
-        useful = self._shelf.useful(due_kinds(self._jobs, due))
-        for shape, block in self._blocks.items():
+        useful = self._shelf.useful(due_kinds(jobs, due))
+        shapes = {job.shape.id: job.shape for job in jobs.values()}
+        for shape, block in self._blocks(shapes).items():
             started = time.perf_counter()
             known = [(c.spec, c.rows) for c in useful if c.shape == shape]
-            done = finish(self._shapes[shape], self._jobs, block, due, known)
+            done = finish(shapes[shape], jobs, block, due, known)
             self._shelf.put(completed(shape, done.made))
             if done.rows:
                 costs[shape] = Cost(0, block.num_rows, time.perf_counter() - started)
             if done.stays:
-                self._blocks[shape] = merge(self._shapes[shape], [block, *done.stays])
+                whole = merge(shapes[shape], [block, *done.stays])
+                self._held[shape] = shapes[shape].pane, whole
             ends |= done.ends
             rows |= done.rows
-        ordered = {name: _ordered(self._jobs[name], table) for name, table in rows.items()}
+        ordered = {name: _ordered(jobs[name], table) for name, table in rows.items()}
         return Answer(ordered, costs=costs, ends=ends)
 
-    def forget(self, emitted: Mapping[str, Emitted]) -> None:
+    def forget(self, jobs: Mapping[str, Job], emitted: Mapping[str, Emitted]) -> None:
         self._shelf.drop_before({shape: e.oldest_pane for shape, e in emitted.items()})
-        for shape, block in self._blocks.items():
-            kind = kind_of(self._shapes[shape])
-            self._blocks[shape] = kind.without(kind.without_forgotten(block), emitted[shape])
+        shapes = {job.shape.id: job.shape for job in jobs.values()}
+        needed = {}
+        for shape, block in self._blocks(shapes).items():
+            kind = kind_of(shapes[shape])
+            rows = kind.without(kind.without_forgotten(block), emitted[shape])
+            needed[shape] = shapes[shape].pane, rows
+        self._held = needed
+
+    def _blocks(self, shapes: Mapping[str, Shape]) -> dict[str, pa.Table]:
+        """The blocks of these shapes, on the grids that they have now."""
+        return {
+            shape: regrid(table, pane, shapes[shape].pane)
+            for shape, (pane, table) in self._held.items()
+            if shape in shapes
+        }
 
 
 def _ordered(job: Job, rows: pa.Table) -> pa.Table:
@@ -139,7 +154,7 @@ class InlineRun:
         note: Callable[[str], None] = ignore,
     ) -> None:
         self.tail = Tail(stream, follow, (), batch_bytes, piece_bytes, lanes=batch_bytes)
-        collection = InlineCollection(stream, jobs, piece_bytes)
+        collection = InlineCollection(stream, piece_bytes)
         self.pipeline = Pipeline(stream, jobs, collection, follow, idle_seconds, sharing=sharing)
         self.is_over = False
         self._follow = follow

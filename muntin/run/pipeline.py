@@ -21,6 +21,7 @@ from muntin.fidelity.eviction import Policy
 from muntin.fidelity.score import C2, EVER, NEVER, Board, Reason
 from muntin.fidelity.scoreboard import Moment, Scoreboard, Source
 from muntin.fidelity.timing import Timing
+from muntin.kernel.block import Block
 from muntin.kernel.compute import Cost, Recipe
 from muntin.kernel.due import Due, Emitted
 from muntin.logs.records import Report
@@ -38,10 +39,10 @@ _DAY_US = 86_400_000_000
 
 @dataclass
 class Answer:
-    """Ordered rows of due windows by job, and by shape encoded blocks and what merging took."""
+    """Ordered rows of due windows by job, and by shape blocks to save and what merging took."""
 
     rows: dict[str, pa.Table] = field(default_factory=dict)
-    blocks: dict[str, list[bytes]] = field(default_factory=dict)
+    blocks: dict[str, list[Block]] = field(default_factory=dict)
     costs: dict[str, Cost] = field(default_factory=dict)
     ends: dict[str, int] = field(default_factory=dict)
     """Of jobs with sessions: no open one ends before this."""
@@ -55,13 +56,15 @@ class Collection(Protocol):
     ) -> list[Report]:
         """Computes the lanes' blocks and keeps them as one more step."""
 
-    def answer(self, due: Due, save: Mapping[str, Emitted] | None) -> Answer:
+    def answer(
+        self, jobs: Mapping[str, Job], due: Due, save: Mapping[str, Emitted] | None
+    ) -> Answer:
         """The due windows and, if asked, the blocks of the newest step that have to be saved.
 
         Of these, what no window after the emitted ones holds is left out.
         """
 
-    def forget(self, emitted: Mapping[str, Emitted]) -> None:
+    def forget(self, jobs: Mapping[str, Job], emitted: Mapping[str, Emitted]) -> None:
         """Drops what no window after `emitted` holds, by shape."""
 
 
@@ -214,7 +217,7 @@ class Pipeline:
     def _answer(self, due: Due, scores: Scores, at: Moment, save: bool) -> Emission:
         emitted = self._emitted()
         leaving = self._leaving(due)
-        answer = self.collection.answer(leaving, emitted if save else None)
+        answer = self.collection.answer(self.jobs, leaving, emitted if save else None)
         self._next_ends |= {name: answer.ends.get(name, EVER) for name in due.sessions}
         emission = Emission(blocks=answer.blocks)
         for name, rows in answer.rows.items():
@@ -424,7 +427,7 @@ class Pipeline:
 
     def _forget(self, emitted: Mapping[str, Emitted]) -> None:
         """Drops what nobody needs any more."""
-        self.collection.forget(emitted)
+        self.collection.forget(self.jobs, emitted)
         grids: dict[tuple[str, int], list[int]] = {}
         for shape in self._shapes.values():
             if shape.pane:

@@ -14,6 +14,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from muntin.fidelity.score import C2, Board, Reason, State
+from muntin.kernel.block import Block
 from muntin.kernel.engine import quote, run
 from muntin.kernel.kinds import kind_of
 from muntin.kernel.statements import SESSION_RECORDS, SESSION_START, WINDOW, WINDOW_END
@@ -262,7 +263,7 @@ class Emission:
     """What leaves the pipeline after one batch."""
 
     windows: list[JobWindows] = field(default_factory=list)
-    blocks: dict[str, list[bytes]] = field(default_factory=dict)
+    blocks: dict[str, list[Block]] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
 
     def results(self) -> Iterator[Result]:

@@ -34,9 +34,9 @@ from muntin.language.check import check
 from muntin.logs.chunks import Chunk, WorkOrder
 from muntin.logs.formats import Wanted
 from muntin.logs.records import Report, changed_panes, parse
-from muntin.model import Column, Format, Stream
+from muntin.model import Column, Format, Shape, Stream
 from muntin.run.pipeline import Pipeline
-from muntin.spark.collection import Kept, SparkCollection, scatter
+from muntin.spark.collection import Holding, SparkCollection, scatter
 from muntin.spark.outlet import POLL_SECONDS, Clock, Outlet
 from muntin.store.journal import Journal
 
@@ -94,7 +94,7 @@ def attach(
         raise InputError(f"{message}; use windows of time")
     post = _posts.setdefault(state.resolve() / stream, _Post())
     with post.lock:  # what an earlier query on the same state has begun comes first
-        collection = SparkCollection(frame.sparkSession.sparkContext, described, jobs)
+        collection = SparkCollection(frame.sparkSession.sparkContext, described)
         journal = Journal(state, described, jobs, collection)
         _tell(journal.notes)
         pipeline = Pipeline(described, jobs, collection, True, idle_seconds, journal.progress)
@@ -146,7 +146,7 @@ class _Handler:
                 return
             started = self._clock()
             _tell(outlet.leave_first(started, outlet.wake_at()).notes)
-            reports = self._collection.keep_frame(self._computed(frame))
+            reports = self._collection.keep_frame(self._computed(frame), self._shapes())
             _tell(self._pipeline.take(reports, started))
             outlet.took(0, self._clock() - started)
             progress.frame_batch = batch
@@ -189,9 +189,12 @@ class _Handler:
                 self._post.holder = None
                 raise
 
+    def _shapes(self) -> dict[str, Shape]:
+        return {job.shape.id: job.shape for job in self._pipeline.jobs.values()}
+
     def _computed(self, frame: DataFrame) -> DataFrame:
         stream, recipes = self._pipeline.stream, self._pipeline.recipes()
-        shapes, groups = self._collection.shapes, self._collection.groups
+        shapes, groups = self._shapes(), self._collection.groups
         slack_us = self._pipeline.slack_us
         column = self._source
         since = {n: dict(s.reached) for n, s in self._pipeline.progress.sources.items()}
@@ -253,7 +256,7 @@ def _compute_rows(
     )
 
 
-def _packed(kept: Iterable[tuple[int, Kept]]) -> pa.RecordBatch:
+def _packed(kept: Iterable[tuple[int, Holding]]) -> pa.RecordBatch:
     pairs = [(group, pickle.dumps(item)) for group, item in kept]
     return pa.RecordBatch.from_pydict(
         {"g": pa.array([g for g, _ in pairs], pa.int32()), "kept": [data for _, data in pairs]}

@@ -103,7 +103,7 @@ class StreamRun:
         self._remaining = 0
         self._unsaved = False  # whether something was read since the last commit
         once = not in_order(stream, jobs, settings.follow)
-        self._collection = SparkCollection(context, stream, jobs, once)
+        self._collection = SparkCollection(context, stream, once)
         self._journal = Journal(settings.state, stream, jobs, self._collection)
         self.pipeline = Pipeline(
             stream,

@@ -24,6 +24,7 @@ import pyarrow as pa
 from muntin.errors import StateError
 from muntin.fidelity.scoreboard import Source
 from muntin.fidelity.timing import Timing
+from muntin.kernel.block import Block
 from muntin.logs.tail import FilePosition
 from muntin.model import Program, Tally
 from muntin.run.failures import Failures
@@ -51,7 +52,7 @@ class Saved:
     progress: Progress
     positions: tuple[FilePosition, ...]
     shapes: dict[str, str]
-    blocks: dict[str, list[bytes]] = field(default_factory=dict)
+    blocks: dict[str, list[Block]] = field(default_factory=dict)
     results: dict[str, str] = field(default_factory=dict)  # files of jobs
 
 
@@ -66,7 +67,7 @@ class Checkpoint:
         """Commits a batch; `whole` says that the blocks stand for all earlier ones too."""
         rows = [("progress", "", _progress_json(saved))]
         for shape, blocks in saved.blocks.items():
-            rows += [("block", shape, block) for block in blocks]
+            rows += [("block", shape, block.encode()) for block in blocks]
         columns = [[saved.batch] * len(rows), *map(list, zip(*rows, strict=True))]
         table = pa.table(columns, schema=_SCHEMA)
         mode: Literal["append", "overwrite"] = "overwrite" if whole else "append"
@@ -86,7 +87,8 @@ class Checkpoint:
         )
         for row in rows:
             if row["kind"] == "block" and row["shape"] in shapes:
-                saved.blocks.setdefault(row["shape"], []).append(row["payload"])
+                block = Block.decode(row["payload"], f"saved block of stream '{self._stream}'")
+                saved.blocks.setdefault(row["shape"], []).append(block)
         return saved
 
 

@@ -11,6 +11,7 @@ from typing import Protocol
 import pyarrow as pa
 
 from muntin.errors import MuntinError, StateError
+from muntin.kernel.block import Block
 from muntin.kernel.due import Due
 from muntin.logs.tail import FilePosition
 from muntin.model import Job, Stream
@@ -26,9 +27,9 @@ SAVES_PER_REWRITE = 64
 class Resident(Collection, Protocol):
     """A collection whose blocks can be rewritten as few, and come back after a restart."""
 
-    def compact(self) -> None: ...
+    def compact(self, jobs: Mapping[str, Job]) -> None: ...
 
-    def restore(self, blocks: Mapping[str, Sequence[bytes]]) -> None: ...
+    def restore(self, jobs: Mapping[str, Job], blocks: Mapping[str, Sequence[Block]]) -> None: ...
 
 
 class Journal:
@@ -41,6 +42,7 @@ class Journal:
         self._checkpoint = Checkpoint(state, stream.name)
         self._results = Results(state)
         self._collection = collection
+        self._jobs = {job.name: job for job in jobs}
         self._shapes = {job.name: job.shape.id for job in jobs}
         self._appended = 0
         self._untidy = False
@@ -62,7 +64,7 @@ class Journal:
         self.notes += saved.progress.failures.resume(jobs, changed)
         # The first commit rewrites what earlier runs have left, however short they were.
         self._appended = SAVES_PER_REWRITE - 1
-        self._collection.restore(saved.blocks)
+        self._collection.restore(self._jobs, saved.blocks)
         self.batch = saved.batch
         self.progress = saved.progress
         for source in self.progress.sources.values():
@@ -96,9 +98,9 @@ class Journal:
         untidy, self._untidy = self._untidy, False
         return list(self._results.compact(self._shapes)) if untidy else []
 
-    def _all_blocks(self) -> dict[str, list[bytes]]:
-        self._collection.compact()
-        return self._collection.answer(Due(), save={}).blocks
+    def _all_blocks(self) -> dict[str, list[Block]]:
+        self._collection.compact(self._jobs)
+        return self._collection.answer(self._jobs, Due(), save={}).blocks
 
 
 def rehearse() -> None:

@@ -17,7 +17,7 @@ from muntin.kernel import slices
 from muntin.kernel.compute import Clocks, Recipe, compute
 from muntin.kernel.due import Due
 from muntin.kernel.finish import finish
-from muntin.kernel.merge import merge
+from muntin.kernel.merge import block_of, merge
 from muntin.language.program import sql
 from muntin.windows.spec import WindowSpec
 from tests.kernel.test_consolidate import STREAM, Record, logs, table_of
@@ -44,12 +44,11 @@ def test_a_block_without_rows_and_one_of_long_ago_do_not_matter(
     recipe = Recipe(shape, JOBS["other"].windows)
     log = [Record(t, "x", t, "a") for t in (-(10**12), *range(0, 3000, 3))]
     (block,) = compute(table_of(log), "web-1", [recipe], Clocks()).blocks.values()
-    packed = [slices.Packed.of(block), slices.Packed.of(block.slice(0, 0))]
-    sizes = [table.num_rows for table in slices.merge_in_slices(shape, packed, "test")]
+    blocks = [block_of(shape, block), block_of(shape, block.slice(0, 0))]
+    sizes = [made.rows for made in slices.merge_in_slices(shape, [*blocks, blocks[1]])]
     assert sum(sizes) == 1001
     assert max(sizes) < 130
-    nothing = slices.merge_in_slices(shape, packed[1:], "test")
-    assert [table.num_rows for table in nothing] == [0]
+    assert slices.merge_in_slices(shape, blocks[1:]) == []
 
 
 def rows(found: Iterable[dict[str, pa.Table]]) -> Counter[Any]:
@@ -86,9 +85,9 @@ def test_slices_of_any_size(
         if kinds["several"][1]:
             only = Only(panes=tuple(range(-5, 9)))
             due = replace(due, only={("several", 1, kinds["several"][1][0]): only})
-        packed = [slices.Packed.of(table) for table in tables]
-        found = slices.finish_in_slices(shape, JOBS, packed, due, "test")
+        packed = [block_of(shape, table) for table in tables]
+        found = slices.finish_in_slices(shape, JOBS, packed, due)
         whole = finish(shape, JOBS, pa.concat_tables(tables), due).rows
         assert rows(found) == rows([whole])
-        merged = slices.merge_in_slices(shape, packed, "test")
-        assert rows({"": table} for table in merged) == rows([{"": merge(shape, tables)}])
+        merged = slices.merge_in_slices(shape, packed)
+        assert rows({"": block.table()} for block in merged) == rows([{"": merge(shape, tables)}])
