@@ -26,13 +26,13 @@ from rich.table import Table
 
 import muntin
 from muntin.fidelity.scoreboard import Source
+from muntin.kernel.block import Block
 from muntin.kernel.compute import Recipe
-from muntin.kernel.finish import Due
-from muntin.kernel.merge import Emitted
+from muntin.kernel.due import Due, Emitted
 from muntin.kernel.reading import Reading
 from muntin.kernel.statements import WINDOW, WINDOW_END
 from muntin.logs.files import FilePosition
-from muntin.model import POSITION, Shape, Tally
+from muntin.model import POSITION, Tally
 from muntin.run.catalog import Catalog
 from muntin.run.contracts import Answer, Batch, Request, Task, Work
 from muntin.run.loop import Loop, Rules
@@ -104,9 +104,9 @@ class Nothing:
 
     def forget(self, catalog: Catalog, emitted: Mapping[str, Emitted]) -> None: ...
 
-    def compact(self, shapes: Mapping[str, Shape]) -> None: ...
+    def compact(self, catalog: Catalog) -> None: ...
 
-    def restore(self, catalog: Catalog, blocks: Mapping[str, Sequence[bytes]]) -> None: ...
+    def restore(self, catalog: Catalog, blocks: Mapping[str, Sequence[Block]]) -> None: ...
 
 
 class Driver:

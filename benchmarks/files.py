@@ -19,6 +19,7 @@ from muntin.language.program import sql
 from muntin.logs.tail import Tail
 from muntin.model import Program
 from muntin.run.inline import InlineRun
+from muntin.run.loop import Rules
 
 BASE = 1_700_000_000
 POLL_SECONDS = 0.1
@@ -53,12 +54,12 @@ def read_once(folder: Path) -> float:
     logs = program(folder)
     (stream,) = logs.streams.values()
     started = time.process_time()
-    run = InlineRun(stream, list(logs.jobs.values()))
+    run = InlineRun(stream, list(logs.jobs.values()), Rules(False))
     windows = 0
     while not run.is_over:
-        windows += sum(len(w.counts) for w in run.step(time.time()).windows)
+        windows += sum(len(w.counts) for w in run.turn(time.time()).windows)
     taken = time.process_time() - started
-    print(f"  {run.pipeline.progress.records:,} records, {windows} windows: {taken:.2f} s of CPU")
+    print(f"  {run.loop.progress.records:,} records, {windows} windows: {taken:.2f} s of CPU")
     return taken
 
 
@@ -99,7 +100,7 @@ def servers(folder: Path, files: int = 1000, seconds: float = 30.0) -> None:
     """Each server writes a line a second, all of them in turn."""
     logs = program(folder)
     (stream,) = logs.streams.values()
-    run = InlineRun(stream, list(logs.jobs.values()), follow=True)
+    run = InlineRun(stream, list(logs.jobs.values()), Rules(True))
     open_files = [(folder / f"web-{i:04}.json").open("a", buffering=1) for i in range(files)]
     begun = time.time()
     written, used, lags = 0, 0.0, []
@@ -109,7 +110,7 @@ def servers(folder: Path, files: int = 1000, seconds: float = 30.0) -> None:
             open_files[written % files].write(line(at, written))
             written += 1
         started = time.process_time()
-        emission = run.step(time.time())
+        emission = run.turn(time.time())
         used += time.process_time() - started
         for left in emission.windows:
             lags += [time.time() - left.bounds(kind)[1] / 1e6 for kind in left.scores]

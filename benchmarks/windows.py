@@ -30,7 +30,8 @@ from muntin.kernel import engine
 from muntin.kernel.block import encode
 from muntin.kernel.compute import Clocks, compute
 from muntin.kernel.consolidate import Consolidation
-from muntin.kernel.finish import Due, completed, finish
+from muntin.kernel.due import Due
+from muntin.kernel.finish import completed, finish
 from muntin.model import POSITION, Job
 from muntin.run.catalog import recipes_of
 from muntin.spark.context import start_context
@@ -184,11 +185,11 @@ def _one_by_one(job: Job, block: pa.Table, ahead: bool) -> tuple[float, int]:
     took = []
     for end in ONE_BY_ONE:
         made = [(kept.spec, kept.rows) for kept in shelf.complete]
-        known, due = len(made), Due({job.name: [[end]]}, more=ahead)
+        due = Due({job.name: [[end]]}, more=ahead)
         started = time.perf_counter()
-        finish(job.shape, {job.name: job}, block, due, made)
+        done = finish(job.shape, {job.name: job}, block, due, made)
         took.append(time.perf_counter() - started)
-        shelf.put(completed(job.shape.id, made[known:]))
+        shelf.put(completed(job.shape.id, done.made))
     return median(took), sum(len(encode(kept.rows)) for kept in shelf.complete)
 
 

@@ -278,7 +278,8 @@ class Shape:
         Elsewhere panes are only a grid to add up on, which may become finer or coarser.
         """
         chosen = self.sample is not None or self.apart is not None or self.spans == "touch"
-        return self.alone or chosen or self.lives_on
+        lives_on = self.code is not None and self.code.style == "states"
+        return self.alone or chosen or lives_on
 
     @property
     def meaning(self) -> tuple[object, ...]:
@@ -290,11 +291,6 @@ class Shape:
         )  # fmt: skip
 
     @property
-    def in_python(self) -> bool:
-        """Whether blocks hold Python's objects, which no SQL can merge."""
-        return self.code is not None and self.code.style != "cells"
-
-    @property
     def by_source(self) -> bool:
         """Whether the last key is the source, which is no part of the answer."""
         return self.apart == "sources"
@@ -303,11 +299,6 @@ class Shape:
     def answered(self) -> Shape:
         """The shape without the source among its keys."""
         return replace(self, keys=self.keys[:-1], apart=None) if self.by_source else self
-
-    @property
-    def lives_on(self) -> bool:
-        """Whether keys have a state that goes on after a window."""
-        return self.code is not None and self.code.style == "states"
 
     @cached_property
     def states(self) -> tuple[Cell, ...]:

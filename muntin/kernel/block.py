@@ -1,30 +1,166 @@
-"""Blocks as bytes: Arrow IPC, compressed, behind a header that is checked before use.
+"""Blocks: partials of one shape and key group, packed, with a header that says what they are.
 
-The header is a magic word, the format's version, and the length and CRC-32 of the payload, so
-that a damaged or foreign block is refused by name and never read as numbers. A block holds
-the partials of one job for one key group; its panes are a column, not separate blocks, so
-that one statement merges them all.
+A block tells its shape and version, the sources and the delivery that it is from, where its rows
+lie and on which grid, its key group, and how many records and rows it stands for. Its rows are an
+Arrow table, compressed. Panes are a column of it, not separate blocks, so that one statement
+merges them all.
+
+As bytes, a header comes before the rows: a magic word, the format's version, then the length and
+CRC-32 of the fields, which are JSON, then of the rows. Both are checked before use, so that a
+damaged or foreign block is refused by name and never read as numbers.
 """
 
 from __future__ import annotations
 
+import json
 import struct
 import zlib
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from hashlib import sha256
+from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from muntin.errors import BlockError
 
-VERSION = 1
+VERSION = 2
+NAMES_AT_MOST = 16  # sources that a header names; a thousand would outweigh the rows
 _MAGIC = b"MNTN"
 _HEADER = struct.Struct("<4sHQI")
+_FIELDS = struct.Struct("<4sHII")
+_STEPS = 64  # by which a block tells where its rows are
 # One thread, as everywhere: tasks are the unit of parallelism, and there is one a core.
 _WRITE = pa.ipc.IpcWriteOptions(compression="lz4", use_threads=False)
 _READ = pa.ipc.IpcReadOptions(use_threads=False)
 
 
+@dataclass(frozen=True)
+class Sources:
+    """Which sources are in a block: by name while they are few, else how many and a digest.
+
+    Where digests differ that are merged, `count` is the largest of theirs: at least so many.
+    """
+
+    names: tuple[str, ...] = ()
+    count: int = 0
+    digest: str = ""
+
+    @classmethod
+    def of(cls, names: Iterable[str]) -> Sources:
+        every = sorted(set(names))
+        if len(every) <= NAMES_AT_MOST:
+            return cls(tuple(every), len(every))
+        return cls((), len(every), _digest(every))
+
+    @classmethod
+    def merged(cls, many: Iterable[Sources]) -> Sources:
+        """Those of all together."""
+        different = set(many)
+        if len(different) == 1:
+            return different.pop()
+        together = cls.of(name for each in different for name in each.names)
+        counted = {each for each in different if each.digest}
+        if not counted:
+            return together
+        digests = sorted({each.digest for each in counted} | {_digest(together.names)})
+        return cls((), max(each.count for each in {*counted, together}), _digest(digests))
+
+
+def _digest(texts: Sequence[str]) -> str:
+    return sha256("\0".join(texts).encode()).hexdigest()[:16]
+
+
+@dataclass(frozen=True)
+class Block:
+    """Partials of one shape and key group. Rows lie in panes `[lower, upper)` of size `pane`.
+
+    Where there are no panes, `pane` is 0 and positions themselves are meant. A block that is one
+    delivery of its sources has its `sequence`; blocks with equal deliveries are the same block.
+    `records` is how many records it was made of, those of its other key groups included.
+    """
+
+    shape: str
+    data: bytes = field(repr=False)  # rows, as `encode` makes them
+    rows: int
+    pane: int = 0
+    lower: int = 0
+    upper: int = 0
+    group: int = 0
+    sources: Sources = Sources()
+    sequence: int | None = None
+    records: int = 0
+    version: int = 0  # of the catalog it was computed by
+    steps: tuple[tuple[int, int], ...] = ()
+    """Where rows are: so many up to a pane, more up to the next."""
+
+    @property
+    def checksum(self) -> int:
+        return int(_HEADER.unpack_from(self.data)[3])
+
+    @property
+    def name(self) -> str:
+        return f"block of shape {self.shape}, key group {self.group}"
+
+    @property
+    def delivery(self) -> tuple[str, int, Sources, int] | None:
+        """What tells a delivery from others; None if it is no single one."""
+        if self.sequence is None:
+            return None
+        return self.shape, self.group, self.sources, self.sequence
+
+    def table(self, pane: int | None = None) -> pa.Table:
+        """The rows, on the grid of another size of panes if one is given."""
+        rows = decode(self.data, self.name)
+        return rows if pane is None else regrid(rows, self.pane, pane)
+
+    def encode(self) -> bytes:
+        """The block as bytes, with all that it says of itself."""
+        told = {name: getattr(self, name) for name in _TYPES}
+        told |= {"names": self.sources.names, "count": self.sources.count,
+                 "digest": self.sources.digest, "checksum": self.checksum}  # fmt: skip
+        head = json.dumps(told, separators=(",", ":")).encode()
+        return _FIELDS.pack(_MAGIC, VERSION, len(head), zlib.crc32(head)) + head + self.data
+
+    @classmethod
+    def decode(cls, data: bytes, name: str) -> Block:
+        """A block from its bytes. `name` says which one it is if it cannot be read."""
+        _require(data, _FIELDS.size, name)
+        _, _, length, checksum = _FIELDS.unpack_from(data)
+        head = data[_FIELDS.size : _FIELDS.size + length]
+        if len(head) != length or zlib.crc32(head) != checksum:
+            raise BlockError(f"{name}: the header is damaged ({len(head)} of {length} bytes)")
+        try:
+            block, told = _block(json.loads(head), data[_FIELDS.size + length :])
+        except (ValueError, TypeError, KeyError) as error:
+            raise BlockError(f"{name}: the header is not that of a block ({error})") from error
+        _checked(block.data, name)
+        if block.checksum != told:
+            raise BlockError(f"{name}: the header is of other rows")
+        return block
+
+
+_TYPES: dict[str, type | tuple[type, ...]] = {
+    "shape": str, "rows": int, "pane": int, "lower": int, "upper": int, "group": int,
+    "sequence": (int, type(None)), "records": int, "version": int, "steps": (list, tuple),
+}  # fmt: skip
+
+
+def _block(told: dict[str, Any], data: bytes) -> tuple[Block, int]:
+    """The block that a header tells of, and the checksum of its rows."""
+    for name, kind in (*_TYPES.items(), ("count", int), ("checksum", int), ("digest", str)):
+        if not isinstance(told[name], kind):
+            raise TypeError(f"{name} is {told[name]!r}")
+    sources = Sources(tuple(map(str, told["names"])), told["count"], told["digest"])
+    fields = {name: told[name] for name in _TYPES if name != "steps"}
+    steps = tuple((int(pane), int(rows)) for pane, rows in told["steps"])
+    return Block(data=data, sources=sources, steps=steps, **fields), told["checksum"]
+
+
 def encode(table: pa.Table) -> bytes:
+    """Rows as bytes, behind a header with their length and checksum."""
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, table.schema, options=_WRITE) as writer:
         writer.write_table(table)
@@ -33,21 +169,63 @@ def encode(table: pa.Table) -> bytes:
 
 
 def decode(data: bytes, name: str) -> pa.Table:
-    """The table of a block; `name` says which one it is if it cannot be read."""
-    if len(data) < _HEADER.size:
-        raise BlockError(f"{name}: {len(data)} bytes are too few for a block")
-    magic, version, length, checksum = _HEADER.unpack_from(data)
-    if magic != _MAGIC:
-        raise BlockError(f"{name}: these bytes are not a block")
-    if version != VERSION:
-        raise BlockError(f"{name}: block version {version}, but this Muntin reads {VERSION}")
-    payload = memoryview(data)[_HEADER.size :]
-    if len(payload) != length or zlib.crc32(payload) != checksum:
-        raise BlockError(f"{name}: the block is damaged ({len(payload)} of {length} bytes)")
+    """The rows; `name` says what they are of if they cannot be read."""
+    payload = _checked(data, name)
     try:
         return pa.ipc.open_stream(payload, options=_READ).read_all()
     except (pa.ArrowException, OSError) as error:  # Arrow has no class of its own for I/O
         raise BlockError(f"{name}: {error}") from error
+
+
+def _checked(data: bytes, name: str) -> memoryview:
+    _require(data, _HEADER.size, name)
+    _, _, length, checksum = _HEADER.unpack_from(data)
+    payload = memoryview(data)[_HEADER.size :]
+    if len(payload) != length or zlib.crc32(payload) != checksum:
+        raise BlockError(f"{name}: the block is damaged ({len(payload)} of {length} bytes)")
+    return payload
+
+
+def _require(data: bytes, size: int, name: str) -> None:
+    """Refuses bytes that are not of this format and version."""
+    if len(data) < size:
+        raise BlockError(f"{name}: {len(data)} bytes are too few for a block")
+    magic, version = struct.unpack_from("<4sH", data)
+    if magic != _MAGIC:
+        raise BlockError(f"{name}: these bytes are not a block")
+    if version != VERSION:
+        raise BlockError(f"{name}: block version {version}, but this Muntin reads {VERSION}")
+
+
+def steps_of(table: pa.Table) -> tuple[tuple[int, int], ...]:
+    """Where the rows of a table are, in at most so many steps."""
+    panes = np.sort(table.column("pane").to_numpy())
+    steps: dict[int, int] = {}
+    for step in np.array_split(panes, _STEPS):
+        if len(step):
+            steps[int(step[-1])] = steps.get(int(step[-1]), 0) + len(step)
+    return tuple(steps.items())
+
+
+def regrid(table: pa.Table, from_pane: int, to_pane: int) -> pa.Table:
+    """Rows of panes of one size as rows of panes of another.
+
+    A pane becomes the one in which it begins. So windows have the same rows as before if their
+    bounds lie on both grids. Marks are rounded down, which leaves out the same of these windows.
+    A row that belongs to one window alone has its end for a pane, which must be on both grids.
+    """
+    if from_pane == to_pane or not from_pane or not to_pane:
+        return table
+    panes, alone = table.column("pane").to_numpy(), table.column("spec").to_numpy() != 0
+    if len(panes) and bool((panes[alone] * from_pane % to_pane != 0).any()):
+        raise BlockError(f"windows on panes of {from_pane} do not end on panes of {to_pane}")
+    moved = panes * from_pane // to_pane
+    marks = pc.fill_null(table.column("not_before"), 0).to_numpy() * from_pane // to_pane
+    on_time = table.column("not_before").is_null().to_numpy() | (~alone & (marks <= moved))
+    columns = {"pane": pa.array(moved), "not_before": pa.array(marks, mask=on_time)}
+    for name, column in columns.items():
+        table = table.set_column(table.column_names.index(name), name, column)
+    return table
 
 
 def rows_where(table: pa.Table, mask: pa.ChunkedArray) -> pa.Table:

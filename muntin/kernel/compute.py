@@ -21,12 +21,10 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from muntin.fidelity.sampling import kept
-from muntin.kernel.engine import run
-from muntin.kernel.python.mapping import map_records
-from muntin.kernel.python.states import added
+from muntin.kernel.kinds import kind_of
+from muntin.kernel.kinds.kind import Given
 from muntin.kernel.reading import Cost, Reading, added_up
-from muntin.kernel.sessions import compute_sessions_sql
-from muntin.kernel.statements import Windows, compute_sql
+from muntin.kernel.statements import Windows
 from muntin.model import MARK, NOWHERE, ORIGIN, SIZE, TIME, UNTIL, Axis, Fault, Shape, Tally
 
 Positions = NDArray[np.int64]
@@ -45,11 +43,6 @@ class Recipe:
     separate: bool = False
     over: int | None = None  # the position before which sessions have left
     needs: int | None = None  # the position before which no window needs anything
-
-    def sql(self, marked: bool) -> str:
-        if self.shape.gap is not None:
-            return compute_sessions_sql(self.shape, marked)
-        return compute_sql(self.shape, self.windows, marked, self.separate)
 
 
 @dataclass
@@ -164,19 +157,18 @@ def compute_together(
         may_be_late = marked and shape.axis.is_time and shape.revise_us is None
         used = _used(recipe, way, places)
         rows = places.with_origin(good) if shape.by_source else good
+        kind = kind_of(shape)
         made: list[pa.Table] = []
-        for number, stretch in places.stretches(_is_apart(shape)):
+        # Of windows that may be revised it is known which source has changed them.
+        for number, stretch in places.stretches(kind.tells_sources or shape.revise_us is not None):
             mine = _chosen(rows, used, stretch)
             if not mine.num_rows:
                 continue
-            if shape.code is not None:
-                source = segments[number].source
-                mapped = map_records(shape, recipe.windows, mine, source, may_be_late)
-                block = mapped.block
-                faults[number] += mapped.faults
-            else:
-                doing = f"a job on stream '{shape.stream}'"
-                block = added(shape, run(recipe.sql(may_be_late), {"records": mine}, doing))
+            source, windows = segments[number].source, recipe.windows
+            given = Given(mine, source, windows, may_be_late, recipe.separate)
+            outcome = kind.compute(given)
+            block = outcome.block
+            faults[number] += outcome.faults
             if block.num_rows:
                 made.append(block)
                 if shape.revise_us is not None:
@@ -184,7 +176,7 @@ def compute_together(
                     changed[number][shape.id] = frozenset(panes)
         if made:
             blocks[shape.id] = made[0] if len(made) == 1 else pa.concat_tables(made)
-        if shape.gap is not None:
+        if not kind.has_panes:
             for number, behind in way.too_late(recipe.over, places):
                 late[number][shape.id] = behind
         taken = time.perf_counter() - started
@@ -217,16 +209,10 @@ def compute_together(
     return blocks, readings
 
 
-def _is_apart(shape: Shape) -> bool:
-    """Whether pieces are computed one by one: Python is told their source, and of windows that
-    may be revised it is known which piece has changed them."""
-    return shape.code is not None or shape.revise_us is not None
-
-
 def _used(recipe: Recipe, way: _Way, places: _Places) -> Mask:
     """Which records some window of the recipe will be made of, as far as is known now."""
     shape, used = recipe.shape, np.ones(len(way.positions), bool)
-    if shape.gap is not None:
+    if not kind_of(shape).has_panes:
         return used if recipe.over is None else way.positions >= recipe.over
     if recipe.needs is not None and shape.spans is None:
         used &= way.positions >= recipe.needs

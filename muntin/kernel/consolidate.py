@@ -1,4 +1,4 @@
-"""Blocks to windows, each by the cheapest of the ways that give the same rows.
+"""Blocks to windows, each by the cheapest of the algorithms that give the same rows.
 
 panes    a window is one pane
 share    each window is merged from the panes and smaller windows that touch the fewest rows
@@ -13,7 +13,7 @@ What overlaps a lot and is due one by one, as when logs are followed, leaves som
 the next window, for `share` to find: where cells can be removed, the window less the panes that
 leave; else blocks of panes, so that the next one is merged from few pieces.
 
-All ways leave out rows that are late for some windows and rows that belong to one window
+All algorithms leave out rows that are late for some windows and rows that belong to one window
 alone; those are few or merged already, and join their windows at the end.
 """
 
@@ -51,11 +51,25 @@ _PANES = -1  # in place of the number of a kind of windows
 _PARTS = pa.schema([("kind", pa.int32()), ("upto", pa.int64()), ("w", pa.int64())])
 
 
-class Way(StrEnum):
+class Algorithm(StrEnum):
+    """How windows are made of panes."""
+
     PANES = "panes"
     SHARE = "share"
     REMOVE = "remove"
     STACKS = "stacks"
+
+    @property
+    def meaning(self) -> str:
+        return _MEANINGS[self]
+
+
+_MEANINGS = {
+    Algorithm.PANES: "a window is one pane",
+    Algorithm.SHARE: "the panes and smaller windows with the fewest rows",
+    Algorithm.REMOVE: "what enters is added, what leaves removed",
+    Algorithm.STACKS: "two running merges, as cells cannot be removed",
+}
 
 
 @dataclass(frozen=True)
@@ -94,15 +108,15 @@ def overlaps(spec: WindowSpec) -> bool:
     return spec.slide * 2 < spec.range
 
 
-def way_of(shape: Shape, spec: WindowSpec, due: int) -> Way:
+def algorithm_of(shape: Shape, spec: WindowSpec, due: int) -> Algorithm:
     """How windows of one kind are made when so many of them are due at once."""
     if spec.length == 1:
-        return Way.PANES
+        return Algorithm.PANES
     if due > 2 and overlaps(spec):
         if removable(shape):
-            return Way.REMOVE
-        return Way.SHARE if shape.states else Way.STACKS
-    return Way.SHARE
+            return Algorithm.REMOVE
+        return Algorithm.SHARE if shape.states else Algorithm.STACKS
+    return Algorithm.SHARE
 
 
 @dataclass
@@ -113,10 +127,11 @@ class Consolidation:
     blocks: pa.Table
     merges: Merges = field(default_factory=Merges)
     dense: bool = True  # whether matrices may be used where they fit
-    made: list[tuple[WindowSpec, pa.Table]] = field(default_factory=list)
-    """Complete windows that larger ones may be made of; grows as windows are made."""
+    known: Sequence[tuple[WindowSpec, pa.Table]] = ()
+    """Complete windows that larger ones may be made of."""
 
     def __post_init__(self) -> None:
+        self._made = list(self.known)  # those, and more as windows are made
         in_panes = pc.equal(self.blocks.column("spec"), 0)
         on_time = pc.and_(in_panes, pc.is_null(self.blocks.column("not_before")))
         alone = pc.invert(on_time)
@@ -124,21 +139,26 @@ class Consolidation:
         self._panes = self.blocks.filter(on_time) if self._others.num_rows else self.blocks
         self._pieces: Pieces | None = None
 
+    @property
+    def fresh(self) -> list[tuple[WindowSpec, pa.Table]]:
+        """Complete windows that were made here."""
+        return self._made[len(self.known) :]
+
     def windows(
         self,
         spec: WindowSpec,
         ends: Sequence[int],
         again: bool,
-        way: Way | None = None,
+        algorithm: Algorithm | None = None,
         ahead: bool = False,
     ) -> Relation:
         """The due windows of one kind; `again` says that larger windows may be made of them.
 
         `ahead` says that others of the same kind will be due before long.
         """
-        way = way or way_of(self.shape, spec, len(ends))
-        base = self._base(spec, ends, way)
-        again &= way is not Way.PANES
+        algorithm = algorithm or algorithm_of(self.shape, spec, len(ends))
+        base = self._base(spec, ends, algorithm)
+        again &= algorithm is not Algorithm.PANES
         ahead &= self._panes.num_rows >= WORTH_LOOKING_AHEAD
         if again or ahead:
             table = self._cast(base.table())
@@ -161,7 +181,10 @@ class Consolidation:
         size = isqrt(spec.length // spec.stride) * spec.stride
         block = WindowSpec(size * spec.pane, size * spec.pane, 0, spec.pane)
         known = {
-            e for made, table in self.made if made == block for e in _counts(table["w"])[0].tolist()
+            e
+            for made, table in self._made
+            if made == block
+            for e in _counts(table["w"])[0].tolist()
         }
         inside = range(-(-(end - spec.length) // size) * size + size, end + 1, size)
         missing = [e for e in inside if e not in known]
@@ -184,22 +207,24 @@ class Consolidation:
         kinds = [("w", pa.int64()), *(self.blocks.schema.field(name) for name in names)]
         return table.cast(pa.schema(kinds))
 
-    def _base(self, spec: WindowSpec, ends: Sequence[int], way: Way) -> Relation:
+    def _base(self, spec: WindowSpec, ends: Sequence[int], algorithm: Algorithm) -> Relation:
         doing = f"windows up to pane {ends[-1]}"
-        if way is Way.SHARE:
+        if algorithm is Algorithm.SHARE:
             return self._shared(spec, ends, doing)
         blocks = _inside(self._panes, ends[0] - spec.length, ends[-1])
-        if way is Way.REMOVE and self.shape.states:
+        if algorithm is Algorithm.REMOVE and self.shape.states:
             return self._read(slide(self.shape, blocks, spec, ends), doing)
-        if self.dense and way in (Way.REMOVE, Way.STACKS):
+        if self.dense and algorithm in (Algorithm.REMOVE, Algorithm.STACKS):
             try:
-                found = dense_windows(self.shape, blocks, spec, ends, exact=way is Way.REMOVE)
+                found = dense_windows(
+                    self.shape, blocks, spec, ends, exact=algorithm is Algorithm.REMOVE
+                )
             except NotDenseError:
                 pass  # the statement does it
             else:
                 return self._read(found, doing)
         tables = {"blocks": blocks, "due": _due(ends)}
-        return Relation(self.shape, consolidate_sql(self.shape, spec, way), tables, doing)
+        return Relation(self.shape, consolidate_sql(self.shape, spec, algorithm), tables, doing)
 
     def _read(self, table: pa.Table, doing: str) -> Relation:
         """Windows that are made already. A state among them is a list of one."""
@@ -211,14 +236,14 @@ class Consolidation:
     def _shared(self, spec: WindowSpec, ends: Sequence[int], doing: str) -> Relation:
         if self._pieces is None:
             self._pieces = Pieces(*_counts(self._panes.column("pane")))
-            for number, (made, table) in enumerate(self.made):
+            for number, (made, table) in enumerate(self._made):
                 self._pieces.add(_pieces_of(number, made, table))
         chosen = {end: self._pieces.cover(end - spec.length, end) for end in ends}
         self.merges.windows += len(chosen)
         self.merges.pieces += sum(map(len, chosen.values()))
         used = sorted({piece.number for cover in chosen.values() for piece in cover.windows})
         sources = [_as_pieces(_PANES, self._used(chosen), "pane", 1)]
-        sources += [_as_pieces(number, self.made[number][1], "w", 0) for number in used]
+        sources += [_as_pieces(number, self._made[number][1], "w", 0) for number in used]
         tables = {"pieces": pa.concat_tables(sources), "parts": _mapping(chosen)}
         return Relation(self.shape, share_sql(self.shape, spec), tables, doing)
 
@@ -230,8 +255,8 @@ class Consolidation:
 
     def _remember(self, spec: WindowSpec, table: pa.Table) -> None:
         if self._pieces is not None:
-            self._pieces.add(_pieces_of(len(self.made), spec, table))
-        self.made.append((spec, table))
+            self._pieces.add(_pieces_of(len(self._made), spec, table))
+        self._made.append((spec, table))
 
     def _with_others(self, spec: WindowSpec, ends: Sequence[int], base: Relation) -> Relation:
         others = self._others
@@ -299,14 +324,14 @@ def _joined(found: Iterable[Numbers]) -> Numbers:
     return np.concatenate([np.zeros(0, np.int64), *found])
 
 
-def consolidate_sql(shape: Shape, spec: WindowSpec, way: Way) -> str:
+def consolidate_sql(shape: Shape, spec: WindowSpec, algorithm: Algorithm) -> str:
     """Panes, or pieces, to windows."""
     return {
-        Way.PANES: single_sql,
-        Way.SHARE: share_sql,
-        Way.REMOVE: add_and_remove_sql,
-        Way.STACKS: two_stacks_sql,
-    }[way](shape, spec)
+        Algorithm.PANES: single_sql,
+        Algorithm.SHARE: share_sql,
+        Algorithm.REMOVE: add_and_remove_sql,
+        Algorithm.STACKS: two_stacks_sql,
+    }[algorithm](shape, spec)
 
 
 def _merged_sql(shape: Shape, rows: str) -> str:

@@ -223,17 +223,17 @@ _BEST = {"DESC NULLS LAST": ("max", ">="), "ASC NULLS LAST": ("min", "<=")}
 
 
 @cache
-def order_sql(job: Job) -> str:
+def order_sql(job: Job, carried: tuple[tuple[str, str], ...] = ()) -> str:
     """Rows of all key groups to the rows of the results, window by window.
 
-    Only here do the columns get the names that the user gave them.
+    Only here do the columns get the names that the user gave them. What is `carried` along, as
+    pairs of names before and after, tells more of a window; the first orders windows too.
     """
     named = (f"x{i} AS {quote(o.name)}" for i, o in enumerate(job.outputs))
-    session = [f"started AS {SESSION_START}", f"records AS {SESSION_RECORDS}"]
-    along = [] if job.shape.gap is None else session
+    along = (f"{before} AS {after}" for before, after in carried)
     names = ", ".join([f"win AS {WINDOW}, w AS {WINDOW_END}", *along, *named])
     limit = "" if job.limit is None else f"\nQUALIFY {_rank_sql(job, 'w, win')} <= {job.limit}"
-    order = ", ".join(["w, win", *(["started"] if along else []), *_ordering(job)])
+    order = ", ".join(["w, win", *(before for before, _ in carried[:1]), *_ordering(job)])
     return f"SELECT {names}\nFROM rows{limit}\nORDER BY {order}"
 
 

@@ -8,6 +8,7 @@ from decimal import Decimal
 from sqlglot import exp
 
 from muntin.errors import LanguageError
+from muntin.kernel.kinds import kind_of
 from muntin.language.over import Over, duration_of
 from muntin.language.script import Script
 from muntin.model import ORIGIN, Bounds, Job, Key, Sample
@@ -35,12 +36,12 @@ def bounded(script: Script, node: exp.Expr, over: Over, job: Job) -> Job:
             raise script.error(message, clause)
         shape = replace(shape, apart="sources", keys=(*shape.keys, Key(ORIGIN, "VARCHAR")))
     if bounds.form == "space" and bounds.fidelity is not None:
-        if shape.lives_on:
+        if not kind_of(shape).has_windows:
             message = "OF SPACE chooses panes of a window, but this job has none"
             raise script.error(message, clause)
         shape = replace(shape, apart="panes")
     if bounds.revise_us is not None:
-        if shape.lives_on:
+        if not kind_of(shape).has_windows:
             message = "REVISE needs windows; without them, results leave as records come"
             raise script.error(message, node.args["revise"])
         shape = replace(shape, revise_us=bounds.revise_us)

@@ -4,17 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 
-from muntin.kernel.compute import Recipe
-from muntin.kernel.consolidate import Way, consolidate_sql, way_of
+from muntin.kernel.kinds import kind_of
 from muntin.kernel.python.code import methods_of
-from muntin.kernel.python.reducing import removes_panes
-from muntin.kernel.sessions import finish_sessions_sql, merge_sessions_sql
-from muntin.kernel.statements import finish_sql, merge_sql, order_sql, selected_sql
 from muntin.language.layout import laid_out
 from muntin.model import Format, Job, Part, Program, Shape, Stream
 from muntin.units import describe, describe_extent, describe_time, describe_window
 from muntin.windows.choice import Choice
-from muntin.windows.spec import WindowSpec
 
 _Row = tuple[str, ...]
 
@@ -58,7 +53,8 @@ def explain_job(job: Job, choice: Choice | None = None) -> str:
         "  columns",
         *_table((o.name, o.type, f"= {o.sql}" if o.sql else "") for o in job.outputs),
     ]
-    for title, sql in _statements(job, choice):
+    separate = choice is not None and choice.separate
+    for title, sql in kind_of(shape).statements(job, separate):
         lines += ["", f"  {title}", *laid_out(sql, indent=4)]
     return "\n".join([*lines, ""])
 
@@ -75,42 +71,17 @@ def _code(shape: Shape) -> Iterator[str]:
 
 
 def _partials(shape: Shape) -> Iterator[str]:
-    if not shape.in_python:
+    if kind_of(shape).has_cells:
         yield from _keys(shape)
         for index, part in enumerate(shape.parts):
             yield from _cells(index, part)
 
 
-def _statements(job: Job, choice: Choice | None) -> Iterator[tuple[str, str]]:
-    shape = job.shape
-    if shape.code is not None:
-        selected = selected_sql(shape, job.windows, marked=False)
-        yield "select: the records that Python is given, where records are read", selected
-    if shape.in_python:
-        return
-    separate = choice is not None and choice.separate
-    compute = Recipe(shape, job.windows, separate).sql(marked=False)
-    yield "compute: records to blocks, where records are read", compute
-    if shape.gap is not None:
-        yield "merge: partial sessions to longer ones, anywhere", merge_sessions_sql(shape)
-        yield "finish: ended sessions to rows, in every key group", finish_sessions_sql(job)
-    else:
-        yield "merge: blocks to blocks, anywhere", merge_sql(shape)
-    for spec in job.windows:
-        which = f" ({describe_window(job.shape.axis, spec)})" if len(job.windows) > 1 else ""
-        way = way_of(job.shape, spec, spec.overlap + 1)
-        sql = finish_sql(job, consolidate_sql(job.shape, spec, way))
-        yield f"finish: blocks to rows, in every key group{which}", sql
-    yield "order: rows of all key groups to results", order_sql(job)
-
-
 def _windows(job: Job) -> Iterator[str]:
-    axis = job.shape.axis
-    if job.shape.gap is not None:
-        yield f"  session  over after {describe(job.shape.gap)} without a record of its key"
-        return
-    if job.shape.lives_on:
-        yield f"  states   of keys live on; results leave every {describe(job.shape.pane)}"
+    axis, kind = job.shape.axis, kind_of(job.shape)
+    headline = kind.headline()
+    if headline is not None:
+        yield f"  {headline}"
         return
     yield f"  pane     {describe_extent(axis, job.shape.pane)}"
     yield "  windows"
@@ -118,8 +89,7 @@ def _windows(job: Job) -> Iterator[str]:
     for spec in job.windows:
         panes = f"{spec.length} pane{'' if spec.length == 1 else 's'}"
         step = f"the next {spec.stride} pane{'' if spec.stride == 1 else 's'} later"
-        way = _way(job.shape, spec)
-        rows.append((describe_window(axis, spec), f"{panes}, {step}", way))
+        rows.append((describe_window(axis, spec), f"{panes}, {step}", kind.algorithm(spec)))
     yield from _table(rows)
 
 
@@ -161,28 +131,15 @@ def _spans(stream: Stream) -> str:
 
 
 def _sharing(job: Job, choice: Choice | None) -> Iterator[str]:
-    if job.shape.spans is not None:
-        yield "  sharing  shared partials: spans count once in every pane they touch"
-    elif job.shape.gap is None and not job.shape.in_python:
+    kind = kind_of(job.shape)
+    if not (kind.has_panes and kind.has_cells):
+        return
+    if kind.always_shared is not None:
+        yield f"  sharing  shared partials: {kind.always_shared}"
+    else:
         made = "separate state for each window" if choice and choice.separate else "shared partials"
         reason = choice.reason if choice else "decided anew while running, by what is measured"
         yield f"  sharing  {made}: {reason}"
-
-
-def _way(shape: Shape, spec: WindowSpec) -> str:
-    if shape.in_python and spec.length > 1:
-        removes = removes_panes(shape, spec)
-        return f"{Way.REMOVE}: {_WAYS[Way.REMOVE]}" if removes else "merge: of all their panes"
-    way = way_of(shape, spec, spec.overlap + 1)
-    return f"{way}: {_WAYS[way]}"
-
-
-_WAYS = {
-    Way.PANES: "a window is one pane",
-    Way.SHARE: "the panes and smaller windows with the fewest rows",
-    Way.REMOVE: "what enters is added, what leaves removed",
-    Way.STACKS: "two running merges, as cells cannot be removed",
-}
 
 
 def _format(format_: Format) -> str:

@@ -11,8 +11,8 @@ import duckdb
 from sqlglot import exp
 
 from muntin.kernel.aggregates import stored
-from muntin.kernel.compute import Recipe
 from muntin.kernel.engine import describe, function_names, is_function, volatile_names
+from muntin.kernel.kinds import kind_of
 from muntin.language.calls import PYTHON, aggregates_in, is_aggregate
 from muntin.language.grouped import Groups
 from muntin.language.messages import nearest, reason
@@ -261,7 +261,7 @@ class _Query:
         """Each expression is known to DuckDB by now; their statement must be too."""
         columns = {c.name: c.type for c in self._stream.visible_columns()}
         try:
-            sql = Recipe(job.shape, job.windows).sql(marked=False)
+            sql = kind_of(job.shape).compute_sql(job.windows, marked=False)
             ours = {job.shape.axis.column: "BIGINT", UNTIL: "BIGINT"}
             describe(sql, columns | ours, "records")
         except duckdb.Error as error:

@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from muntin.fidelity.score import C2
 from muntin.fidelity.timing import Timing
-from muntin.kernel.finish import Due
+from muntin.kernel.due import Due
 from muntin.model import Counts, Job
 from muntin.run.contracts import Answer
 from muntin.run.departures import Scores

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from muntin.kernel.compute import Recipe
+from muntin.kernel.kinds import kind_of
 from muntin.kernel.reading import Cost, Reading
 from muntin.model import Shape
 from muntin.run.catalog import Catalog
@@ -56,7 +57,7 @@ class Chooser:
     def choose(self, catalog: Catalog) -> Iterator[tuple[Shape, Choice]]:
         """Decides anew; gives what has changed."""
         for id_, shape in catalog.shapes.items():
-            if _always_shared(shape) is None:
+            if kind_of(shape).always_shared is None:
                 before = self.choice(shape)
                 after = choose(catalog.windows[id_], self._seen(id_), before, self._wish)
                 self._choices[id_] = after
@@ -65,7 +66,7 @@ class Chooser:
 
     def choice(self, shape: Shape) -> Choice:
         """How the windows of a shape are computed now, and why."""
-        reason = _always_shared(shape)
+        reason = kind_of(shape).always_shared
         if reason is not None:
             return Choice(False, reason)
         if self._wish != "auto":

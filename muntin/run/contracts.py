@@ -17,9 +17,9 @@ from typing import Protocol
 import pyarrow as pa
 
 from muntin.fidelity.scoreboard import Source
+from muntin.kernel.block import Block
 from muntin.kernel.compute import Recipe
-from muntin.kernel.finish import Due
-from muntin.kernel.merge import Emitted
+from muntin.kernel.due import Due, Emitted
 from muntin.kernel.reading import Cost, Reading
 from muntin.logs.files import FilePosition
 from muntin.run.catalog import Catalog, InForce
@@ -36,6 +36,11 @@ class Delivery:
 
     blocks: Mapping[str, pa.Table]
     readings: tuple[Reading, ...]
+
+    @property
+    def sequence(self) -> int | None:
+        """Its number among those of its source; None if it has none, or several sources."""
+        return (self.readings[0].sequence or None) if len(self.readings) == 1 else None
 
 
 class Taken:
@@ -115,10 +120,10 @@ class Intake(Protocol):
 
 @dataclass(frozen=True)
 class Answer:
-    """Ordered rows of due windows by job, and by shape encoded blocks and what merging took."""
+    """Ordered rows of due windows by job, and by shape blocks to save and what merging took."""
 
     rows: Mapping[str, pa.Table] = field(default_factory=dict)
-    blocks: Mapping[str, list[bytes]] = field(default_factory=dict)
+    blocks: Mapping[str, list[Block]] = field(default_factory=dict)
     costs: Mapping[str, Cost] = field(default_factory=dict)
     ends: Mapping[str, int] = field(default_factory=dict)
     """Of jobs with sessions: no open one ends before this."""

@@ -8,8 +8,7 @@ from dataclasses import replace
 from functools import reduce
 
 from muntin.fidelity.score import C2, EVER, NEVER, Reason
-from muntin.kernel.finish import Due
-from muntin.kernel.merge import Emitted
+from muntin.kernel.due import Due, Emitted
 from muntin.kernel.reading import Reading
 from muntin.model import Bounds, Job, Tally
 from muntin.run.catalog import Catalog

@@ -15,7 +15,7 @@ from functools import cached_property
 from muntin.fidelity.eviction import Policy
 from muntin.fidelity.score import C2, EVER, NEVER, Board, Reason
 from muntin.fidelity.scoreboard import Moment, Scoreboard
-from muntin.kernel.finish import Due
+from muntin.kernel.due import Due
 from muntin.model import Bounds, Job, Sample
 from muntin.run.catalog import Catalog
 from muntin.run.departures import Departures, Scores, Upto

@@ -8,16 +8,17 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import pyarrow as pa
 
+from muntin.kernel.block import regrid
 from muntin.kernel.compute import Recipe
-from muntin.kernel.finish import Due, completed, due_kinds, finish, order
-from muntin.kernel.merge import Emitted, merge, without, without_forgotten
-from muntin.kernel.python.running import without_states
+from muntin.kernel.due import Due, Emitted, due_kinds
+from muntin.kernel.finish import completed, finish
+from muntin.kernel.kinds import kind_of
+from muntin.kernel.merge import merge
 from muntin.kernel.reading import Cost, Reading
-from muntin.kernel.sessions import next_ends
 from muntin.logs.chunks import PIECE_BYTES
 from muntin.logs.files import FilePosition
 from muntin.logs.tail import BATCH_BYTES
-from muntin.model import Job, Program, Stream
+from muntin.model import Job, Program, Shape, Stream
 from muntin.run.catalog import Catalog, InForce
 from muntin.run.contracts import Answer, Intake, Taken, Work
 from muntin.run.files import LogFiles
@@ -42,20 +43,21 @@ class InlineCollection:
     """Blocks in this process's memory, one a shape."""
 
     def __init__(self) -> None:
-        self._blocks: dict[str, pa.Table] = {}
+        self._held: dict[str, tuple[int, pa.Table]] = {}  # a block, and the size of its panes
         self._shelf: Shelf[pa.Table] = Shelf()
 
     def add(self, work: Work, recipes: Sequence[Recipe], final: Mapping[str, int]) -> list[Reading]:
         taken = Taken(final)
         shapes = {recipe.shape.id: recipe.shape for recipe in recipes}
         readings: list[Reading] = []
-        blocks = {id_: [block] for id_, block in self._blocks.items() if id_ in shapes}
+        every = {shape: [block] for shape, block in self._blocks(shapes).items()}
         for task in work.tasks(1):
             for delivery in filter(taken.take, task.deliver(recipes)):
                 readings += delivery.readings
-                for id_, block in delivery.blocks.items():
-                    blocks.setdefault(id_, []).append(block)
-        self._blocks = {id_: merge(shapes[id_], tables) for id_, tables in blocks.items()}
+                for shape, block in delivery.blocks.items():
+                    every.setdefault(shape, []).append(block)
+        for shape, tables in every.items():
+            self._held[shape] = shapes[shape].pane, merge(shapes[shape], tables)
         self._shelf.drop_touched(shapes, [t for reading in readings for t in reading.tallies])
         return readings
 
@@ -67,31 +69,42 @@ class InlineCollection:
         costs: dict[str, Cost] = {}
         ends: dict[str, int] = {}
         useful = self._shelf.useful(due_kinds(jobs, due))
-        for id_, block in self._blocks.items():
-            shape, started = shapes[id_], time.perf_counter()
-            made = [(c.spec, c.rows) for c in useful if c.shape == id_]
-            known = len(made)
-            finished = finish(shape, jobs, block, due, made)
-            self._shelf.put(completed(id_, made[known:]) if due.more else ())
-            if finished:
-                costs[id_] = Cost(0, block.num_rows, time.perf_counter() - started)
-            if shape.lives_on:
-                finished, states = without_states(finished)
-                self._blocks[id_] = merge(shape, [block, *states])
-            if shape.gap is not None:
-                ends |= next_ends(shape, jobs, block, due.sessions)
-            rows |= finished
-        ordered = {name: order(jobs[name], [table]) for name, table in rows.items()}
+        for shape, block in self._blocks(shapes).items():
+            started = time.perf_counter()
+            known = [(c.spec, c.rows) for c in useful if c.shape == shape]
+            done = finish(shapes[shape], jobs, block, due, known)
+            self._shelf.put(completed(shape, done.made))
+            if done.rows:
+                costs[shape] = Cost(0, block.num_rows, time.perf_counter() - started)
+            if done.stays:
+                whole = merge(shapes[shape], [block, *done.stays])
+                self._held[shape] = shapes[shape].pane, whole
+            ends |= done.ends
+            rows |= done.rows
+        ordered = {name: _ordered(jobs[name], table) for name, table in rows.items()}
         return Answer(ordered, costs=costs, ends=ends)
 
     def forget(self, catalog: Catalog, emitted: Mapping[str, Emitted]) -> None:
-        self._shelf.drop_before({id_: e.oldest_pane for id_, e in emitted.items()})
-        kept = {}
-        for id_, block in self._blocks.items():
-            if id_ in emitted:
-                shape = catalog.shapes[id_]
-                kept[id_] = without(shape, without_forgotten(shape, block), emitted[id_])
-        self._blocks = kept
+        self._shelf.drop_before({shape: e.oldest_pane for shape, e in emitted.items()})
+        needed = {}
+        for id_, block in self._blocks(catalog.shapes).items():
+            shape = catalog.shapes[id_]
+            kind = kind_of(shape)
+            needed[id_] = shape.pane, kind.without(kind.without_forgotten(block), emitted[id_])
+        self._held = needed
+
+    def _blocks(self, shapes: Mapping[str, Shape]) -> dict[str, pa.Table]:
+        """The blocks of these shapes, on the grids that they have now."""
+        return {
+            shape: regrid(table, pane, shapes[shape].pane)
+            for shape, (pane, table) in self._held.items()
+            if shape in shapes
+        }
+
+
+def _ordered(job: Job, rows: pa.Table) -> pa.Table:
+    kind = kind_of(job.shape)
+    return kind.order(job, [kind.later_rounds(job, [rows])])
 
 
 class Unsaved:

@@ -14,10 +14,11 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from muntin.fidelity.score import C2, Board, Reason, State
+from muntin.kernel.block import Block
 from muntin.kernel.engine import quote, run
+from muntin.kernel.kinds import kind_of
 from muntin.kernel.statements import SESSION_RECORDS, SESSION_START, WINDOW, WINDOW_END
 from muntin.model import Counts, Job
-from muntin.units import describe, describe_window
 
 Kind = tuple[int, int]  # which of the job's windows and the pane it ends before; or a session
 Numbers = NDArray[np.int64]
@@ -74,10 +75,7 @@ class JobWindows:
         )
 
     def bounds(self, kind: Kind) -> tuple[int, int]:
-        if self.job.shape.gap is not None:
-            return kind
-        which, end = kind
-        return self.job.windows[which].bounds(end)
+        return kind_of(self.job.shape).bounds(self.job, kind)
 
     def results(self) -> Iterator[Result]:
         """One result for each window with rows, in the order of windows.
@@ -94,10 +92,9 @@ class JobWindows:
             yield self._result(kind, columns.slice(0, 0))
 
     def _result(self, kind: Kind, rows: pa.Table) -> Result:
-        which = kind[0] if self.job.shape.gap is None else 0
         return Result(
             self.job.name,
-            self._names[which],
+            kind_of(self.job.shape).name(self.job, kind),
             *self.bounds(kind),
             rows,
             self.counts[kind],
@@ -171,20 +168,13 @@ class JobWindows:
 
     @cached_property
     def _names(self) -> list[str]:
-        if self.job.shape.gap is not None:
-            return [f"session {describe(self.job.shape.gap)}"]
-        return [describe_window(self.job.shape.axis, spec) for spec in self.job.windows]
+        return kind_of(self.job.shape).names(self.job)
 
     def _kinds(self) -> tuple[Numbers, Numbers]:
-        first = WINDOW if self.job.shape.gap is None else SESSION_START
-        return self.rows.column(first).to_numpy(), self.rows.column(WINDOW_END).to_numpy()
+        return kind_of(self.job.shape).told(self.rows)
 
     def _all_bounds(self) -> tuple[Numbers, Numbers]:
-        first, ends = self._kinds()
-        if self.job.shape.gap is not None:
-            return first, ends
-        lengths = np.array([spec.length for spec in self.job.windows], np.int64)[first]
-        return (ends - lengths) * self.job.shape.pane, ends * self.job.shape.pane
+        return kind_of(self.job.shape).all_bounds(self.job, self._kinds())
 
 
 def _stored(scores: Sequence[C2]) -> pa.Array:
@@ -262,8 +252,8 @@ def _runs(first: Numbers, ends: Numbers) -> Iterator[tuple[int, int]]:
 def no_windows(job: Job) -> JobWindows:
     """Nothing yet, with the columns that will come."""
     columns = ", ".join(f"NULL::{o.type} AS {quote(o.name)}" for o in job.outputs)
-    mine = [WINDOW_END] if job.shape.gap is None else _SESSION
-    ours = ", ".join([f"NULL::INTEGER AS {WINDOW}", *(f"NULL::BIGINT AS {name}" for name in mine)])
+    which, *others = kind_of(job.shape).columns
+    ours = ", ".join([f"NULL::INTEGER AS {which}", *(f"NULL::BIGINT AS {n}" for n in others)])
     rows = run(f"SELECT {ours}, {columns} LIMIT 0", {}, f"describing job {job.name}")
     return JobWindows(job, rows, {}, {})
 
@@ -273,7 +263,7 @@ class Emission:
     """What leaves the pipeline after one batch."""
 
     windows: list[JobWindows] = field(default_factory=list)
-    blocks: dict[str, list[bytes]] = field(default_factory=dict)
+    blocks: dict[str, list[Block]] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
 
     def results(self) -> Iterator[Result]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from muntin.fidelity.score import EVER, NEVER
-from muntin.kernel.merge import Emitted
+from muntin.kernel.due import Emitted
 from muntin.model import Shape
 from muntin.run.catalog import Catalog
 from muntin.run.contracts import Collection

@@ -24,7 +24,7 @@ from muntin.logs.formats import Wanted
 from muntin.logs.records import parse
 from muntin.model import Stream
 from muntin.run.contracts import Batch, Delivery, Request, Task
-from muntin.spark.collection import Kept, delivered
+from muntin.spark.collection import Holding, delivered
 
 
 @dataclass
@@ -52,7 +52,7 @@ class FrameWork:
     def tasks(self, most: int) -> Sequence[Task]:
         raise NotImplementedError("the rows of a frame are on Spark already")
 
-    def compute(self, recipes: Sequence[Recipe], groups: int) -> RDD[tuple[int, Kept]]:
+    def compute(self, recipes: Sequence[Recipe], groups: int) -> RDD[tuple[int, Holding]]:
         shapes = {recipe.shape.id: recipe.shape for recipe in recipes}
         rows = _Rows(
             self.stream, self.column, self.number, self.since, self.slack_us, self.latest, recipes
@@ -152,8 +152,8 @@ class Frames:
         return frozenset(sources if self._batches == 1 else ())
 
 
-def _packed(kept: Iterable[tuple[int, Kept]]) -> pa.RecordBatch:
-    pairs = [(group, pickle.dumps(item)) for group, item in kept]
+def _packed(holdings: Iterable[tuple[int, Holding]]) -> pa.RecordBatch:
+    pairs = [(group, pickle.dumps(item)) for group, item in holdings]
     return pa.RecordBatch.from_pydict(
         {"g": pa.array([g for g, _ in pairs], pa.int32()), "kept": [data for _, data in pairs]}
     )

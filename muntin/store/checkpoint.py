@@ -24,6 +24,7 @@ from threading import Lock
 from muntin.errors import StateError
 from muntin.fidelity.scoreboard import Source
 from muntin.fidelity.timing import Timing
+from muntin.kernel.block import Block
 from muntin.logs.tail import FilePosition
 from muntin.model import Program
 from muntin.run.catalog import InForce
@@ -45,7 +46,7 @@ class Saved:
     progress: Progress
     positions: tuple[FilePosition, ...]
     in_force: InForce
-    blocks: Mapping[str, list[bytes]] = field(default_factory=dict)
+    blocks: Mapping[str, list[Block]] = field(default_factory=dict)
     results: dict[str, str] = field(default_factory=dict)  # files of jobs
 
 
@@ -90,11 +91,7 @@ class Checkpoint:
             raise
 
     def _write_blocks(self, saved: Saved, whole: bool) -> None:
-        records = [
-            shape.encode() + b"\n" + block
-            for shape, blocks in saved.blocks.items()
-            for block in blocks
-        ]
+        records = [block.encode() for blocks in saved.blocks.values() for block in blocks]
         if whole or not self._known:
             name = f"blocks-{saved.batch:09}.tape"
             self._whole, self._added = tape.create(self._folder / name, records), 0
@@ -127,12 +124,12 @@ class Checkpoint:
         stored = {name: Stored(*row) for name, row in document.get("ledger", {}).items()}
         self._ledger = TallyFiles(self._folder, stored, document.get("forgotten"))
         saved.progress.ledger = self._ledger.read()
-        blocks: dict[str, list[bytes]] = {}
+        blocks: dict[str, list[Block]] = {}
         for name, length in document["blocks"].items():
             for record in tape.read(self._folder / name, length):
-                shape, _, block = record.partition(b"\n")
-                if shape.decode() in shapes:
-                    blocks.setdefault(shape.decode(), []).append(block)
+                block = Block.decode(record, f"a saved block in {self._folder / name}")
+                if block.shape in shapes:
+                    blocks.setdefault(block.shape, []).append(block)
         return replace(saved, blocks=blocks)
 
     def peek(self) -> Saved | None:

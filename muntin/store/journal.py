@@ -11,9 +11,9 @@ from typing import Protocol
 import pyarrow as pa
 
 from muntin.errors import MuntinError, StateError
-from muntin.kernel.finish import Due
+from muntin.kernel.block import Block
+from muntin.kernel.due import Due
 from muntin.logs.tail import FilePosition
-from muntin.model import Shape
 from muntin.run.catalog import Catalog, InForce
 from muntin.run.contracts import Collection
 from muntin.run.progress import Progress
@@ -27,10 +27,10 @@ SAVES_PER_REWRITE = 64
 class Resident(Collection, Protocol):
     """A collection whose blocks can be rewritten as few, and come back after a restart."""
 
-    def compact(self, shapes: Mapping[str, Shape]) -> None:
+    def compact(self, catalog: Catalog) -> None:
         """Merges all steps into one."""
 
-    def restore(self, catalog: Catalog, blocks: Mapping[str, Sequence[bytes]]) -> None:
+    def restore(self, catalog: Catalog, blocks: Mapping[str, Sequence[Block]]) -> None:
         """Starts from blocks that were saved."""
 
 
@@ -113,8 +113,8 @@ class Journal:
         untidy, self._untidy = self._untidy, False
         return list(self._results.compact(self._prepared)) if untidy else []
 
-    def _all_blocks(self, catalog: Catalog) -> Mapping[str, list[bytes]]:
-        self._collection.compact(catalog.shapes)
+    def _all_blocks(self, catalog: Catalog) -> Mapping[str, list[Block]]:
+        self._collection.compact(catalog)
         return self._collection.answer(catalog, Due(), save={}).blocks
 
 

@@ -8,7 +8,7 @@ long, makes the windows it belongs to incomplete, and they are dropped.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
@@ -40,15 +40,24 @@ class Shelf(Generic[Rows]):
         kept = [c for c in self.complete if (c.shape, c.spec, c.group) not in over]
         self.complete = kept + new
 
-    def useful(self, due: Mapping[str, Iterable[WindowSpec]]) -> list[Complete[Rows]]:
+    def useful(self, due: Mapping[str, Sequence[WindowSpec]]) -> list[Complete[Rows]]:
         """Those that lie inside windows of a larger kind that are due, by shape."""
-        longest = {
-            shape: max((spec.length for spec in specs), default=0) for shape, specs in due.items()
+        largest = {
+            shape: max(specs, key=lambda spec: spec.length) for shape, specs in due.items() if specs
         }
-        return [c for c in self.complete if c.spec.length < longest.get(c.shape, 0)]
+        return [
+            c
+            for c in self.complete
+            if (larger := largest.get(c.shape)) is not None
+            and c.spec.length < larger.length
+            and c.spec.pane == larger.pane  # the grid may have changed since
+        ]
 
     def drop_touched(self, shapes: Mapping[str, Shape], tallies: Iterable[Tally]) -> None:
-        """Drops windows that hold a pane into which records on time came just now."""
+        """Drops windows that hold a pane into which records on time came just now.
+
+        So are those whose shape no job has any more.
+        """
         if not self.complete:
             return
         first: dict[tuple[str, int, bool], int] = {}
@@ -59,7 +68,9 @@ class Shelf(Generic[Rows]):
                 if tally.records:
                     first[grid] = min(first.get(grid, tally.pane), tally.pane)
         self.complete = [
-            c for c in self.complete if c.last_end <= first.get(_grid(shapes[c.shape]), c.last_end)
+            c
+            for c in self.complete
+            if c.shape in shapes and c.last_end <= first.get(_grid(shapes[c.shape]), c.last_end)
         ]
 
     def drop_before(self, oldest: Mapping[str, int]) -> None:

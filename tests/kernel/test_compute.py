@@ -15,7 +15,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from muntin.kernel.compute import Clocks, compute
-from muntin.kernel.finish import Due, finish, order
+from muntin.kernel.due import Due
+from muntin.kernel.finish import finish, order
 from muntin.kernel.merge import merge
 from muntin.kernel.reading import Reading
 from muntin.kernel.statements import WINDOW_END
@@ -127,7 +128,7 @@ class Found:
         if not blocks:
             return {}
         due = Due({job.name: [ends]})
-        rows = finish(job.shape, JOBS, merge(job.shape, blocks), due)[job.name]
+        rows = finish(job.shape, JOBS, merge(job.shape, blocks), due).rows[job.name]
         table = order(job, [rows])
         return {row[WINDOW_END]: (row["records"], row["total"]) for row in table.to_pylist()}
 

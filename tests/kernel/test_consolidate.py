@@ -18,7 +18,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from muntin.kernel.compute import Clocks, Recipe, compute
-from muntin.kernel.consolidate import Consolidation, Way, removable, way_of
+from muntin.kernel.consolidate import Algorithm, Consolidation, algorithm_of, removable
 from muntin.kernel.engine import run
 from muntin.kernel.merge import merge
 from muntin.kernel.statements import finish_sql, spec_id
@@ -105,7 +105,7 @@ def columns(records: Sequence[Record], all_: bool) -> list[Any]:
     return found
 
 
-def rows_of(job: Job, blocks: pa.Table, ends: Sequence[int], way: Way, again: bool) -> Any:
+def rows_of(job: Job, blocks: pa.Table, ends: Sequence[int], way: Algorithm, again: bool) -> Any:
     windows = Consolidation(job.shape, blocks).windows(job.windows[0], ends, again, way)
     rows = run(finish_sql(job, windows.sql), windows.tables, "finishing").to_pylist()
     names = ["w", *(f"x{i}" for i in range(len(job.outputs)))]
@@ -165,8 +165,8 @@ def test_every_way_gives_the_same_rows(
     if not ends or blocks is None:
         return
     wanted = expected(spec, every, ends, slack, all_)
-    ways = [Way.SHARE, Way.STACKS, *([] if all_ else [Way.REMOVE])]
-    ways += [Way.PANES] if spec.length == 1 else []
+    ways = [Algorithm.SHARE, Algorithm.STACKS, *([] if all_ else [Algorithm.REMOVE])]
+    ways += [Algorithm.PANES] if spec.length == 1 else []
     for way in ways:
         assert rows_of(job, blocks, ends, way, again) == wanted, way
 
@@ -197,7 +197,7 @@ def test_larger_windows_of_smaller_ones_are_right_too(
     consolidation = Consolidation(shape, merge(shape, found))
     for spec in fitted:
         ends = spec.ends(sorted({record.t for record in every}), None, 10**6)
-        windows = consolidation.windows(spec, ends, True, Way.SHARE)
+        windows = consolidation.windows(spec, ends, True, Algorithm.SHARE)
         rows = run(finish_sql(jobs[spec], windows.sql), windows.tables, "finishing").to_pylist()
         names = ["w", *(f"x{i}" for i in range(len(jobs[spec].outputs)))]
         seen = {tuple(row[name] for name in names) for row in rows}
@@ -207,12 +207,12 @@ def test_larger_windows_of_smaller_ones_are_right_too(
 def test_which_way_is_taken() -> None:
     sums, every = job_of(SUMS, WindowSpec(60, 10)), job_of(ALL, WindowSpec(60, 10))
     assert (removable(sums.shape), removable(every.shape)) == (True, False)
-    assert way_of(sums.shape, WindowSpec(60, 60), 9) is Way.PANES
-    assert way_of(sums.shape, WindowSpec(60, 60, 0, 10), 9) is Way.SHARE
-    assert way_of(sums.shape, WindowSpec(60, 30), 9) is Way.SHARE
-    assert way_of(sums.shape, WindowSpec(60, 10), 2) is Way.SHARE
-    assert way_of(sums.shape, WindowSpec(60, 10), 3) is Way.REMOVE
-    assert way_of(every.shape, WindowSpec(60, 10), 3) is Way.STACKS
+    assert algorithm_of(sums.shape, WindowSpec(60, 60), 9) is Algorithm.PANES
+    assert algorithm_of(sums.shape, WindowSpec(60, 60, 0, 10), 9) is Algorithm.SHARE
+    assert algorithm_of(sums.shape, WindowSpec(60, 30), 9) is Algorithm.SHARE
+    assert algorithm_of(sums.shape, WindowSpec(60, 10), 2) is Algorithm.SHARE
+    assert algorithm_of(sums.shape, WindowSpec(60, 10), 3) is Algorithm.REMOVE
+    assert algorithm_of(every.shape, WindowSpec(60, 10), 3) is Algorithm.STACKS
 
 
 def test_kinds_of_windows_are_told_apart() -> None:
@@ -234,7 +234,7 @@ def test_a_long_slide_leaves_no_drift() -> None:
     rows = pa.table({POSITION: pa.array(range(len(numbers)), pa.int64()), "x": numbers})
     blocks = compute(rows, "web-1", [Recipe(job.shape, job.windows)], Clocks())[0][job.shape.id]
     ends = range(length, length + slides)
-    assert way_of(job.shape, spec, len(ends)) is Way.STACKS
+    assert algorithm_of(job.shape, spec, len(ends)) is Algorithm.STACKS
     made = Consolidation(job.shape, blocks).windows(spec, ends, again=False).table()
     cell = next(c.name for c in job.shape.parts[0].cells if c.type == "DOUBLE")
     found = dict(zip(made["w"].to_pylist(), made[cell].to_pylist(), strict=True))

@@ -10,8 +10,10 @@ from hypothesis import strategies as st
 from muntin.kernel import consolidate
 from muntin.kernel.compute import Clocks, Recipe, compute
 from muntin.kernel.consolidate import Consolidation, overlaps
-from muntin.kernel.finish import Due, completed, finish
-from muntin.kernel.merge import Emitted, merge, without
+from muntin.kernel.due import Due, Emitted
+from muntin.kernel.finish import completed, finish
+from muntin.kernel.kinds import kind_of
+from muntin.kernel.merge import merge
 from muntin.windows.shelf import Shelf
 from muntin.windows.spec import WindowSpec
 from tests.effort import examples
@@ -60,15 +62,15 @@ def test_every_window_is_right(
         if kept:
             block = merge(shape, kept)
             useful = [(c.spec, c.rows) for c in shelf.useful({shape.id: [spec]})]
-            count = len(useful)
-            rows = finish(shape, {"j": job}, block, Due({"j": [[end]]}, more=True), useful)["j"]
-            shelf.put(completed(shape.id, useful[count:]))
+            done = finish(shape, {"j": job}, block, Due({"j": [[end]]}, more=True), useful)
+            rows = done.rows["j"]
+            shelf.put(completed(shape.id, done.made))
             names = ["w", *(f"x{i}" for i in range(len(job.outputs)))]
             found = {tuple(row[name] for name in names) for row in rows.to_pylist()}
             assert found == expected(spec, known, [end], None, all_)
             emitted = Emitted({spec: end})
             shelf.drop_before({shape.id: emitted.oldest_pane})
-            kept = [without(shape, block, emitted)]
+            kept = [kind_of(shape).without(block, emitted)]
 
 
 @pytest.mark.parametrize(("columns", "most"), [(SUMS, 2), (ALL, 30)])
@@ -79,8 +81,9 @@ def test_a_window_of_many_panes_is_made_of_few_pieces(columns: str, most: int) -
     (block,) = compute(log, "web-1", [Recipe(job.shape, job.windows)], Clocks())[0].values()
     made: list[tuple[WindowSpec, pa.Table]] = []
     for end in range(100, 250):
-        consolidation = Consolidation(job.shape, block, made=made)
+        consolidation = Consolidation(job.shape, block, known=made)
         consolidation.windows(spec, [end], again=False, ahead=True)
+        made += consolidation.fresh
         assert consolidation.merges.pieces <= (most if end > 100 else 200)
 
 
@@ -89,7 +92,6 @@ def test_small_windows_do_not_look_ahead(monkeypatch: pytest.MonkeyPatch) -> Non
     job = job_of(SUMS, WindowSpec(20, 1))
     log = table_of([Record(t, "x", 1, "a") for t in range(30)])
     (block,) = compute(log, "web-1", [Recipe(job.shape, job.windows)], Clocks())[0].values()
-    made: list[tuple[WindowSpec, pa.Table]] = []
-    consolidation = Consolidation(job.shape, block, made=made)
+    consolidation = Consolidation(job.shape, block)
     consolidation.windows(job.windows[0], [20], again=False, ahead=True)
-    assert made == []
+    assert consolidation.fresh == []

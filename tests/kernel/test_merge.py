@@ -6,13 +6,15 @@ import pyarrow as pa
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from muntin.kernel.merge import Emitted, is_over, without
+from muntin.kernel.due import Emitted
+from muntin.kernel.kinds import kind_of
 from muntin.kernel.statements import spec_id
 from muntin.language.program import sql
 from muntin.windows.spec import WindowSpec, on_one_grid
 from tests.kernel.test_consolidate import STREAM
 
 (JOB,) = sql(STREAM + "CREATE JOB j AS SELECT count(*) FROM logs WINDOW 1 SECOND;").jobs.values()
+KIND = kind_of(JOB.shape)
 
 kinds = st.sets(
     st.builds(WindowSpec, st.integers(1, 12), st.integers(1, 12), st.integers(0, 15)),
@@ -34,9 +36,11 @@ def test_a_block_that_is_over_has_nothing_left(found: set[WindowSpec], data: st.
     rows = [*panes, *windows]
     assume(rows)
     block = pa.table({"pane": [pane for pane, _ in rows], "spec": [kind for _, kind in rows]})
-    left = without(JOB.shape, block, emitted).num_rows
-    if is_over(JOB.shape, max(pane for pane, _ in rows), emitted):
+    left = KIND.without(block, emitted).num_rows
+    lower, upper = KIND.interval(block)
+    assert lower < upper
+    if KIND.is_over(upper, emitted):
         assert left == 0
     if not windows and min(pane for pane, _ in rows) >= emitted.oldest_pane:
         assert left == len(rows)
-        assert not is_over(JOB.shape, max(pane for pane, _ in rows), emitted)
+        assert not KIND.is_over(upper, emitted)

@@ -9,7 +9,8 @@ import pyarrow as pa
 import pytest
 
 from muntin.kernel.compute import Clocks, compute
-from muntin.kernel.finish import Due, finish, order
+from muntin.kernel.due import Due
+from muntin.kernel.finish import finish, order
 from muntin.kernel.merge import merge
 from muntin.language.check import check
 from muntin.model import POSITION, Column, Format, Job, Stream
@@ -34,7 +35,7 @@ def answer(job_: Job, table: pa.Table, pieces: int) -> dict[str, Any]:
         for start in range(0, len(table), size)
     ]
     found = finish(shape, {"j": job_}, merge(shape, blocks), Due({"j": [[1]]}))
-    rows: list[dict[str, Any]] = order(job_, [found["j"]]).to_pylist()
+    rows: list[dict[str, Any]] = order(job_, [found.rows["j"]]).to_pylist()
     return rows[0]
 
 

@@ -30,7 +30,9 @@ def test_python_is_found_beside_the_file(tmp_path: Path) -> None:
     file = tmp_path / "jobs.sql"
     job = "CREATE JOB j AS PYTHON 'beside_the_file:Counts' FROM s WINDOW 1 MINUTE;"
     file.write_text(STREAM + job)
-    assert load(file).jobs["j"].shape.in_python
+    code = load(file).jobs["j"].shape.code
+    assert code is not None
+    assert code.reference == "beside_the_file:Counts"
     with pytest.raises(LanguageError, match="'beside_another' cannot be imported"):
         sql(STREAM + job.replace("the_file", "another"))
 

@@ -17,7 +17,8 @@ from hypothesis import strategies as st
 
 from muntin.errors import BadRowError, InputError
 from muntin.kernel.compute import Recipe
-from muntin.kernel.finish import Due, finish, order
+from muntin.kernel.due import Due
+from muntin.kernel.finish import finish, order
 from muntin.kernel.reading import Reading
 from muntin.kernel.statements import WINDOW, WINDOW_END
 from muntin.language.program import sql
@@ -61,7 +62,7 @@ def recipes(found: Program) -> Sequence[Recipe]:
 
 def answer(found: Program, blocks: dict[str, pa.Table], ends: list[int]) -> list[dict[str, Any]]:
     job: Job = found.jobs["job"]
-    rows = finish(job.shape, found.jobs, blocks["job"], Due({"job": [ends]}))["job"]
+    rows = finish(job.shape, found.jobs, blocks["job"], Due({"job": [ends]})).rows["job"]
     table: list[dict[str, Any]] = order(job, [rows]).to_pylist()
     return table
 

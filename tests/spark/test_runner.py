@@ -159,7 +159,7 @@ def test_checkpoints_are_rewritten_and_still_complete(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("muntin.store.journal.SAVES_PER_REWRITE", 3)
-    monkeypatch.setattr("muntin.spark.collection.STEPS_AT_MOST", 2)
+    monkeypatch.setattr("muntin.spark.policies.STEPS_AT_MOST", 2)
     follower = Follower(spark, tmp_path)
     for second in range(9):
         write(tmp_path / "logs", "web-1", (second, "a", 1))

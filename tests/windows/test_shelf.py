@@ -9,6 +9,7 @@ from muntin.kernel.consolidate import Consolidation
 from muntin.language.program import sql
 from muntin.model import POSITION, Job, Tally
 from muntin.windows.shelf import Complete, Shelf
+from muntin.windows.spec import WindowSpec
 
 MINUTE = 60_000_000
 
@@ -29,14 +30,15 @@ def test_windows_that_leave_minute_by_minute_take_86_merges_too() -> None:
     records = pa.table({POSITION: minutes})
     recipe = Recipe(shape, found.windows)
     (block,) = compute(records, "web-1", [recipe], Clocks())[0].values()
-    made: list[tuple[object, pa.Table]] = []
+    made: list[tuple[WindowSpec, pa.Table]] = []
     pieces = 0
     for now in range(1, 61):
-        consolidation = Consolidation(shape, block, made=made)  # type: ignore[arg-type]
+        consolidation = Consolidation(shape, block, known=made)
         for spec in sorted(found.windows):
             if now % spec.length == 0:
                 rows = consolidation.windows(spec, [now], again=True).table()
                 assert rows["c0"].to_pylist() == [spec.length]
+        made += consolidation.fresh
         pieces += consolidation.merges.pieces
     assert pieces == 86
 

@@ -57,8 +57,34 @@ class Mapped:
     faults: list[Fault] = field(default_factory=list)
 
 
-def map_records(
+def map_pairs(
     shape: Shape, windows: Windows, records: pa.Table, source: str, marked: bool
+) -> Mapped:
+    """The block of a job whose values Python merges."""
+
+    def mapped(code: Code, stretches: list[_Stretch]) -> Mapped:
+        mapper = _Mapper(shape, code, source)
+        rows = [row for stretch in stretches for row in mapper.rows(stretch)]
+        return Mapped(block_of(rows), mapper.faults)
+
+    return _mapped(shape, windows, records, marked, mapped)
+
+
+def map_cells(shape: Shape, windows: Windows, records: pa.Table, marked: bool) -> Mapped:
+    """The block of a job whose values are merged as SQL's are; without columns if it is empty."""
+
+    def mapped(code: Code, stretches: list[_Stretch]) -> Mapped:
+        return _cells(shape, code, windows, stretches, marked)
+
+    return _mapped(shape, windows, records, marked, mapped)
+
+
+def _mapped(
+    shape: Shape,
+    windows: Windows,
+    records: pa.Table,
+    marked: bool,
+    mapped: Callable[[Code, list[_Stretch]], Mapped],
 ) -> Mapped:
     assert shape.code is not None
     code = shape.code
@@ -66,20 +92,13 @@ def map_records(
     rows = run(selected_sql(shape, windows, marked), {"records": records}, doing)
     stretches = list(_stretches(shape, rows))
     if not stretches:
-        return Mapped(pa.table({}) if code.style == "cells" else block_of([]))
-
-    def mapped() -> Mapped:
-        if code.style == "cells":
-            return _cells(shape, code, windows, stretches, marked)
-        mapper = _Mapper(shape, code, source)
-        found = [row for stretch in stretches for row in mapper.rows(stretch)]
-        return Mapped(block_of(found), mapper.faults)
-
-    found = attempted("mapper", lambda: f"{rows.num_rows:,} records", mapped)
-    if isinstance(found, FailedCallError):
-        fault = fault_of(code, found, stretches[0].pane * shape.pane)
-        return Mapped(pa.table({}) if code.style == "cells" else block_of([]), [fault])
-    return found
+        return Mapped(pa.table({}))
+    made = attempted(
+        "mapper", lambda: f"{rows.num_rows:,} records", lambda: mapped(code, stretches)
+    )
+    if isinstance(made, FailedCallError):
+        return Mapped(pa.table({}), [fault_of(code, made, stretches[0].pane * shape.pane)])
+    return made
 
 
 def _stretches(shape: Shape, rows: pa.Table) -> Iterator[_Stretch]:

@@ -1,4 +1,4 @@
-"""Blocks of pickled values to the rows of due windows, and the later steps of a job.
+"""Blocks of pickled values to the rows of due windows, and the later rounds of a job.
 
 Where a call fails, the key or the pair is left out and a fault takes its place: a row with
 nothing but the fault, which the driver counts.
@@ -71,7 +71,7 @@ class Found:
 def finish_windows(
     shape: Shape, jobs: Mapping[str, Job], block: pa.Table, due: DueEnds
 ) -> dict[str, pa.Table]:
-    """Rows of due windows from one key group; pairs, where the job has more steps."""
+    """Rows of due windows from one key group; pairs, where the job has more rounds."""
     found: dict[str, list[pa.Table]] = {}
     for name, kinds in due.items():
         job = jobs[name]
@@ -274,7 +274,7 @@ def started(job: Any, key: Any) -> Any:
 
 
 def table_of(job: Job, which: int, spec: WindowSpec, found: Found) -> pa.Table:
-    """Rows as they go to the driver: pickled pairs while there are more steps."""
+    """Rows as they go to the driver: pickled pairs while there are more rounds."""
     assert job.shape.code is not None
     rows = _pickled(found) if job.shape.code.chained else _typed(job, found)
     return _with_faults(job.shape.code, which, spec, rows, found)
@@ -316,10 +316,7 @@ def _naming_result(pair: Pair) -> Callable[[], str]:
 
 def order_windows(job: Job, tables: Sequence[pa.Table]) -> pa.Table:
     """Rows of all key groups, window by window, in the order of their columns."""
-    assert job.shape.code is not None
     rows = pa.concat_tables(tables)
-    if job.shape.code.chained:
-        rows = _chained(job, rows)
     named = [f"x{i} AS {quote(o.name)}" for i, o in enumerate(job.outputs)]
     columns = ", ".join([f"win AS {WINDOW}, w AS {WINDOW_END}", *named, f"fault AS {FAULT}"])
     by = ", ".join(["w", "win", *(f"x{i}" for i in range(len(job.outputs)))])
@@ -327,9 +324,9 @@ def order_windows(job: Job, tables: Sequence[pa.Table]) -> pa.Table:
     return run(f"SELECT {columns}\nFROM rows\nORDER BY {by}", {"rows": rows}, doing)
 
 
-def _chained(job: Job, rows: pa.Table) -> pa.Table:
-    """The later steps of a job over each window's pairs."""
-    code = job.shape.code
+def later_rounds(job: Job, tables: Sequence[pa.Table]) -> pa.Table:
+    """The rounds of a job after its first, over the pairs of windows that are whole here."""
+    code, rows = job.shape.code, pa.concat_tables(tables)
     assert code is not None
     windows: dict[tuple[int, int], list[bytes]] = {}
     told = rows.filter(rows["fault"].is_valid())

@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.parquet
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from muntin.run.pipeline import recipes_of
 
 from muntin.errors import BadRowError, EngineError
+from muntin.kernel import engine
 from muntin.kernel.compute import Recipe
 from muntin.kernel.merge import merge
 from muntin.kernel.reading import Reading
@@ -24,6 +24,7 @@ from muntin.logs import records
 from muntin.logs.chunks import WorkOrder
 from muntin.logs.records import Blocks, read_lane, read_lanes
 from muntin.model import POSITION, Program
+from muntin.run.catalog import recipes_of
 
 BASE = 1_700_000_000
 JOBS = {
@@ -44,7 +45,7 @@ FORMATS = {
     "regex": "regex '^(?P<t>[0-9]+) (?P<n>[^ ]+)$'",
     "parquet": "parquet",
 }
-WRITTEN = {
+WRITTEN: dict[str, Callable[[int, int], str]] = {
     "json": lambda t, n: json.dumps({"t": t, "n": n}),
     "csv": lambda t, n: f"{t},{n}",
     "regex": lambda t, n: f"{t} {n}",
@@ -83,7 +84,7 @@ def write(folder: Path, format_: str, sources: Sequence[Pieces]) -> list[tuple[W
                 pairs = [row for row in rows if not isinstance(row, int)]
                 columns = {"t": [BASE + t for t, _ in pairs], "n": [n for _, n in pairs]}
                 schema = pa.schema({"t": pa.int64(), "n": pa.int64()})
-                pa.parquet.write_table(pa.table(columns, schema=schema), path)
+                pq.write_table(pa.table(columns, schema=schema), path)
             else:
                 odd, written = ODD[format_], WRITTEN[format_]
                 lines = [
@@ -199,7 +200,7 @@ def test_an_error_of_the_engine_names_the_file(
     lanes = write(tmp_path, "json", [[[(1, 1)]], [], [[(1, 2)]]])[::2]
     found = program(tmp_path, "json", ["panes"])
     (stream,) = found.streams.values()
-    real = records.run
+    real = engine.run
 
     def fails(text: str, tables: dict[str, pa.Table], doing: str) -> pa.Table:
         if any('"n": 2' in line for line in tables["fields"]["line"].to_pylist()):

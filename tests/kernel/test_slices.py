@@ -1,4 +1,4 @@
-"""An answer in parts is the same answer."""
+"""An answer in slices is the same answer."""
 
 from __future__ import annotations
 
@@ -13,10 +13,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from muntin.fidelity.score import Only
-from muntin.kernel import parts
+from muntin.kernel import slices
 from muntin.kernel.compute import Clocks, Recipe, compute
-from muntin.kernel.finish import Due, finish
-from muntin.kernel.merge import merge
+from muntin.kernel.due import Due
+from muntin.kernel.finish import finish
+from muntin.kernel.merge import block_of, merge
 from muntin.language.program import sql
 from muntin.windows.spec import WindowSpec
 from tests.effort import examples
@@ -39,17 +40,16 @@ def ends(spec: WindowSpec) -> st.SearchStrategy[list[int]]:
 def test_a_block_without_rows_and_one_of_long_ago_do_not_matter(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(parts, "ROWS_AT_ONCE", 100)
+    monkeypatch.setattr(slices, "ROWS_AT_ONCE", 100)
     shape = JOBS["other"].shape
     recipe = Recipe(shape, JOBS["other"].windows)
     log = [Record(t, "x", t, "a") for t in (-(10**12), *range(0, 3000, 3))]
     (block,) = compute(table_of(log), "web-1", [recipe], Clocks())[0].values()
-    packed = [parts.Packed.of(block), parts.Packed.of(block.slice(0, 0))]
-    sizes = [table.num_rows for table in parts.merge_in_parts(shape, packed, "test")]
+    blocks = [block_of(shape, block), block_of(shape, block.slice(0, 0))]
+    sizes = [made.rows for made in slices.merge_in_slices(shape, [*blocks, blocks[1]])]
     assert sum(sizes) == 1001
     assert max(sizes) < 130
-    nothing = parts.merge_in_parts(shape, packed[1:], "test")
-    assert [table.num_rows for table in nothing] == [0]
+    assert slices.merge_in_slices(shape, blocks[1:]) == []
 
 
 def rows(found: Iterable[dict[str, pa.Table]]) -> Counter[Any]:
@@ -63,13 +63,13 @@ def rows(found: Iterable[dict[str, pa.Table]]) -> Counter[Any]:
 
 @examples(60)
 @given(pieces=logs, slack=st.sampled_from([None, 0, 5]), data=st.data())
-def test_parts_of_any_size(
+def test_slices_of_any_size(
     pieces: Sequence[tuple[bool, list[Record]]],
     slack: int | None,
     data: st.DataObject,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(parts, "ROWS_AT_ONCE", data.draw(st.integers(1, 60)))
+    monkeypatch.setattr(slices, "ROWS_AT_ONCE", data.draw(st.integers(1, 60)))
     clocks = Clocks(slack)
     for shape in {job.shape for job in JOBS.values()}:
         windows = {w for job in JOBS.values() if job.shape == shape for w in job.windows}
@@ -86,9 +86,9 @@ def test_parts_of_any_size(
         if kinds["several"][1]:
             only = Only(panes=tuple(range(-5, 9)))
             due = replace(due, only={("several", 1, kinds["several"][1][0]): only})
-        packed = [parts.Packed.of(table) for table in tables]
-        found = parts.finish_in_parts(shape, JOBS, packed, due, "test")
-        whole = finish(shape, JOBS, pa.concat_tables(tables), due)
+        packed = [block_of(shape, table) for table in tables]
+        found = slices.finish_in_slices(shape, JOBS, packed, due)
+        whole = finish(shape, JOBS, pa.concat_tables(tables), due).rows
         assert rows(found) == rows([whole])
-        merged = parts.merge_in_parts(shape, packed, "test")
-        assert rows({"": table} for table in merged) == rows([{"": merge(shape, tables)}])
+        merged = slices.merge_in_slices(shape, packed)
+        assert rows({"": block.table()} for block in merged) == rows([{"": merge(shape, tables)}])

@@ -1,0 +1,80 @@
+"""Which windows are to be finished now, and which have left: what the driver tells the kernel."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from muntin.fidelity.score import Only
+from muntin.model import Job
+from muntin.windows.spec import WindowSpec
+
+Ends = Sequence[int]
+DueEnds = Mapping[str, Sequence[Ends]]  # job -> ends of its due windows, one list a kind
+_ANCIENT = -(1 << 62)
+
+
+@dataclass(frozen=True)
+class Due:
+    """Windows to finish now, by job; of sessions, those that end in `(after, upto]`.
+
+    `more` says that others will come, which may be made of these.
+    """
+
+    ends: DueEnds = field(default_factory=dict)
+    sessions: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+    more: bool = False
+    only: Mapping[tuple[str, int, int], Only] = field(default_factory=dict)
+    """What some windows are made of, by job, kind and end, where that is not everything."""
+
+    def __bool__(self) -> bool:
+        return bool(self.ends or self.sessions)
+
+    def of(self, jobs: Mapping[str, Job], shape: str) -> Due:
+        """The windows of the jobs that have this shape."""
+        mine = {name for name, job in jobs.items() if job.shape.id == shape}
+        return replace(
+            self,
+            ends={name: kinds for name, kinds in self.ends.items() if name in mine},
+            sessions={name: over for name, over in self.sessions.items() if name in mine},
+            only={window: only for window, only in self.only.items() if window[0] in mine},
+        )
+
+    def between(self, after: int, upto: int) -> Due:
+        """The windows that end in `(after, upto]`, in panes; of jobs that have any."""
+        kinds = {
+            name: [[end for end in kind if after < end <= upto] for kind in kinds]
+            for name, kinds in self.ends.items()
+        }
+        only = {window: only for window, only in self.only.items() if after < window[2] <= upto}
+        return replace(self, ends={n: k for n, k in kinds.items() if any(k)}, only=only)
+
+
+@dataclass(frozen=True)
+class Emitted:
+    """What has left: the last end of every kind of window, and where sessions are over."""
+
+    windows: Mapping[WindowSpec, int | None]
+    sessions: int | None = None
+
+    @property
+    def oldest_pane(self) -> int:
+        """The first pane that a window still to come holds."""
+        oldest = [_ANCIENT if e is None else w.oldest_pane(e) for w, e in self.windows.items()]
+        return min(oldest, default=_ANCIENT)
+
+    @property
+    def needed_from(self) -> int | None:
+        """The position before which no record is needed, or None while all are."""
+        oldest = self.oldest_pane
+        pane = next((spec.pane for spec in self.windows), 0)
+        return oldest * pane if oldest > _ANCIENT else None
+
+
+def due_kinds(jobs: Mapping[str, Job], due: Due) -> dict[str, list[WindowSpec]]:
+    """The kinds of windows that are due, by shape."""
+    kinds: dict[str, list[WindowSpec]] = {}
+    for name, of_job in due.ends.items():
+        specs = zip(jobs[name].windows, of_job, strict=True)
+        kinds.setdefault(jobs[name].shape.id, []).extend(spec for spec, ends in specs if ends)
+    return kinds

@@ -1,0 +1,163 @@
+"""What a kind of job is: how its records become blocks, and its blocks results.
+
+Everything that differs between kinds is asked here. A kind is a small value that holds a shape;
+`kind_of` in this folder's `__init__` says which one a shape is of. What it is given and gives:
+
+    records ─compute─► block ─merge─► block ─finish─► rows of due windows ─order─► results
+                                       │ without                 │ later_rounds (some jobs)
+                                       ▼                         ▼
+                               what is needed on          rows of whole windows
+
+Blocks merge in any order and number, with one result. Rows of `finish` are of one key group;
+only `order`, and `later_rounds` where a job has them, are given those of all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from muntin.kernel.due import Due, Emitted
+from muntin.kernel.statements import Windows
+from muntin.model import Fault, Job, Shape
+from muntin.windows.spec import WindowSpec
+
+Numbers = NDArray[np.int64]
+Made = Sequence[tuple[WindowSpec, pa.Table]]  # complete windows, of which larger ones may be made
+Told = tuple[int, int]  # a window of a job: which of its kinds and the end; or start and end
+
+
+@dataclass(frozen=True)
+class Given:
+    """Records that some window still to come may hold, of one source or of several.
+
+    `marked` says whether some may be late. `separate` asks for windows in the place of panes.
+    `source` is whose they are, or the first of several.
+    """
+
+    records: pa.Table
+    source: str
+    windows: Windows
+    marked: bool
+    separate: bool = False
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """A block, and what went wrong on the way to it."""
+
+    block: pa.Table
+    faults: Sequence[Fault] = ()
+
+
+@dataclass(frozen=True)
+class Finished:
+    """Rows of due windows by job, and what is of use after them."""
+
+    rows: dict[str, pa.Table] = field(default_factory=dict)
+    made: Made = ()  # windows that are complete now, and of which larger ones may be made
+    stays: tuple[pa.Table, ...] = ()  # blocks that go on from here, beside those given
+    ends: dict[str, int] = field(default_factory=dict)  # of jobs: no open session ends before
+
+
+class Kind(Protocol):
+    """One kind of job. Tables are blocks of its shape unless said otherwise."""
+
+    @property
+    def shape(self) -> Shape: ...
+
+    @property
+    def has_panes(self) -> bool:
+        """Whether windows end where panes do, whatever records come; sessions do not."""
+
+    @property
+    def tells_sources(self) -> bool:
+        """Whether `compute` has to be given the records of each source by themselves."""
+
+    @property
+    def has_windows(self) -> bool:
+        """Whether results are of windows of the user's, rather than of one pane after another."""
+
+    @property
+    def in_slices(self) -> bool:
+        """Whether `merge` and `finish` may be given some panes at a time, with all their rows."""
+
+    @property
+    def has_cells(self) -> bool:
+        """Whether blocks hold cells that SQL merges, rather than Python's objects."""
+
+    @property
+    def always_shared(self) -> str | None:
+        """Why windows cannot have a state of their own instead of panes; None if they can."""
+
+    def compute_sql(self, windows: Windows, marked: bool, separate: bool = False) -> str:
+        """The statement over records: it makes a block, or what Python makes it of."""
+
+    def compute(self, given: Given) -> Outcome:
+        """Records to a block."""
+
+    def merge(self, blocks: Sequence[pa.Table]) -> pa.Table:
+        """One block with every key and pane of the given ones once. At least one is given."""
+
+    def finish(self, jobs: Mapping[str, Job], block: pa.Table, due: Due, made: Made) -> Finished:
+        """Rows of the due windows of jobs of this shape, from the block of one key group.
+
+        `made` are complete windows from before.
+        """
+
+    def more_rounds(self, job: Job) -> bool:
+        """Whether rows of `finish` have to meet, window by window, for rounds that follow."""
+
+    def later_rounds(self, job: Job, rows: Sequence[pa.Table]) -> pa.Table:
+        """Rows of whole windows, from those that all key groups have of them."""
+
+    def order(self, job: Job, rows: Sequence[pa.Table]) -> pa.Table:
+        """Rows of all key groups as the result's rows, window by window."""
+
+    def without(self, block: pa.Table, emitted: Emitted) -> pa.Table:
+        """The block less the rows that no window still to come holds.
+
+        Of a kind without panes this is right for the block of all that there is only.
+        """
+
+    def interval(self, block: pa.Table) -> tuple[int, int]:
+        """Where the block's rows lie, `[lower, upper)` in its panes, or positions without panes."""
+
+    def is_over(self, upper: int, emitted: Emitted) -> bool:
+        """Whether `without` leaves nothing of any block that ends before `upper`."""
+
+    def without_forgotten(self, block: pa.Table) -> pa.Table:
+        """The block less what only hides older rows, if it is the block of all that there is."""
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """Those of ordered rows beside the user's; the first and third, or second, tell windows."""
+
+    def told(self, rows: pa.Table) -> tuple[Numbers, Numbers]:
+        """What tells the window of each ordered row."""
+
+    def names(self, job: Job) -> list[str]:
+        """Of the job's kinds of windows, for example `1 hour every 5 minutes`."""
+
+    def name(self, job: Job, window: Told) -> str:
+        """The name of one window's kind."""
+
+    def bounds(self, job: Job, window: Told) -> tuple[int, int]:
+        """Positions `[start, end)` of one window."""
+
+    def all_bounds(self, job: Job, told: tuple[Numbers, Numbers]) -> tuple[Numbers, Numbers]:
+        """The same of many, as arrays."""
+
+    def headline(self) -> str | None:
+        """What `explain` says in place of a list of windows, if there is none."""
+
+    def algorithm(self, spec: WindowSpec) -> str:
+        """How windows are made of panes, as `explain` says it."""
+
+    def statements(self, job: Job, separate: bool) -> Iterator[tuple[str, str]]:
+        """What runs where, each with its SQL."""

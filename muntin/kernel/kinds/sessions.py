@@ -1,0 +1,242 @@
+"""Sessions: windows that follow each key's own activity, from its first record to its last.
+
+A session goes on while the key's records follow each other in less than the gap, and ends the
+gap after its last one. Its partials are rows like those of panes, but `pane` and `last_at` are the
+positions of the first and last record they stand for; partials of one key less than the gap
+apart belong to one session, whatever pieces of log, batches or sources they are from.
+
+A record is late for sessions if it is behind its source's mark: then no session that has left
+could have had more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from muntin.kernel.due import Due, Emitted
+from muntin.kernel.engine import quote, run
+from muntin.kernel.kinds.kind import Finished, Given, Made, Numbers, Outcome, Told
+from muntin.kernel.python.states import added, merged
+from muntin.kernel.statements import (
+    SESSION_RECORDS,
+    SESSION_START,
+    WINDOW,
+    WINDOW_END,
+    Windows,
+    bounds_sql,
+    cell_columns,
+    count_cell,
+    finish_sql,
+    key_names,
+    merged_cells,
+    order_sql,
+    row_names,
+    sub_key_columns,
+)
+from muntin.model import MARK, Job, Shape
+from muntin.units import describe
+from muntin.windows.spec import WindowSpec
+
+_CARRIED = (("started", SESSION_START), ("records", SESSION_RECORDS))
+
+
+@dataclass(frozen=True)
+class Sessions:
+    """Jobs with a SESSION: windows that end the gap after a key's last record."""
+
+    shape: Shape
+
+    @property
+    def gap(self) -> int:
+        assert self.shape.gap is not None
+        return self.shape.gap
+
+    @property
+    def has_panes(self) -> bool:
+        return False
+
+    @property
+    def tells_sources(self) -> bool:
+        return False
+
+    @property
+    def has_windows(self) -> bool:
+        return True
+
+    @property
+    def in_slices(self) -> bool:
+        """Only with all rows of a key is it known where its sessions begin and end."""
+        return False
+
+    @property
+    def has_cells(self) -> bool:
+        return True
+
+    @property
+    def always_shared(self) -> str | None:
+        return "sessions have no panes to share"
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        return WINDOW, SESSION_START, WINDOW_END, SESSION_RECORDS
+
+    def compute_sql(self, windows: Windows, marked: bool, separate: bool = False) -> str:
+        return compute_sessions_sql(self.shape, marked)
+
+    def compute(self, given: Given) -> Outcome:
+        doing = f"a job on stream '{self.shape.stream}'"
+        block = run(self.compute_sql((), given.marked), {"records": given.records}, doing)
+        return Outcome(added(self.shape, block))
+
+    def merge(self, blocks: Sequence[pa.Table]) -> pa.Table:
+        """Even of one block: sessions get their bounds from all their rows."""
+        doing = f"merging {len(blocks)} blocks of {self.shape.stream}"
+        rows = run(merge_sessions_sql(self.shape), {"blocks": pa.concat_tables(blocks)}, doing)
+        return merged(self.shape, rows)
+
+    def finish(self, jobs: Mapping[str, Job], block: pa.Table, due: Due, made: Made) -> Finished:
+        """Rows of the sessions that end in `(after, upto]`, by job."""
+        doing, gap = f"sessions of {self.shape.stream}", self.gap
+        sessions = run(merge_sessions_sql(self.shape), {"blocks": block}, doing)
+        rows, ends, last = {}, {}, sessions["last_at"]
+        for name, (after, upto) in due.sessions.items():
+            ended = sessions.filter(
+                pc.and_(pc.greater(last, after - gap), pc.less_equal(last, upto - gap))
+            )
+            sql, doing = finish_sessions_sql(jobs[name]), f"finishing sessions of job {name}"
+            rows[name] = run(sql, {"blocks": ended}, doing)
+            # Of partial sessions: one of them may end before all records of it have come.
+            unended = block["last_at"].filter(pc.greater(block["last_at"], upto - gap))
+            if len(unended):
+                ends[name] = pc.min(unended).as_py() + gap
+        return Finished(rows, ends=ends)
+
+    def more_rounds(self, job: Job) -> bool:
+        return False
+
+    def later_rounds(self, job: Job, rows: Sequence[pa.Table]) -> pa.Table:
+        return pa.concat_tables(rows)
+
+    def order(self, job: Job, rows: Sequence[pa.Table]) -> pa.Table:
+        doing = f"ordering the windows of job {job.name}"
+        return run(order_sql(job, _CARRIED), {"rows": pa.concat_tables(rows)}, doing)
+
+    def without(self, block: pa.Table, emitted: Emitted) -> pa.Table:
+        """The block less the sessions that were over before a position."""
+        if emitted.sessions is None:
+            return block
+        return block.filter(pc.greater(block["last_at"], emitted.sessions - self.gap))
+
+    def interval(self, block: pa.Table) -> tuple[int, int]:
+        """In positions of records."""
+        if not block.num_rows:
+            return 0, 0
+        return pc.min(block["pane"]).as_py(), pc.max(block["last_at"]).as_py() + 1
+
+    def is_over(self, upper: int, emitted: Emitted) -> bool:
+        """Never known of some blocks alone: a session may go on in others."""
+        return False
+
+    def without_forgotten(self, block: pa.Table) -> pa.Table:
+        return block
+
+    def told(self, rows: pa.Table) -> tuple[Numbers, Numbers]:
+        return rows.column(SESSION_START).to_numpy(), rows.column(WINDOW_END).to_numpy()
+
+    def names(self, job: Job) -> list[str]:
+        return [f"session {describe(self.gap)}"]
+
+    def name(self, job: Job, window: Told) -> str:
+        return f"session {describe(self.gap)}"
+
+    def bounds(self, job: Job, window: Told) -> tuple[int, int]:
+        return window
+
+    def all_bounds(self, job: Job, told: tuple[Numbers, Numbers]) -> tuple[Numbers, Numbers]:
+        return told
+
+    def headline(self) -> str | None:
+        return f"session  over after {describe(self.gap)} without a record of its key"
+
+    def algorithm(self, spec: WindowSpec) -> str:
+        return "sessions: partial ones less than the gap apart are merged"
+
+    def statements(self, job: Job, separate: bool) -> Iterator[tuple[str, str]]:
+        compute = self.compute_sql((), marked=False)
+        yield "compute: records to blocks, where records are read", compute
+        yield "merge: partial sessions to longer ones, anywhere", merge_sessions_sql(self.shape)
+        yield "finish: ended sessions to rows, in every key group", finish_sessions_sql(job)
+        yield "order: rows of all key groups to results", order_sql(job, _CARRIED)
+
+
+@cache
+def compute_sessions_sql(shape: Shape, marked: bool) -> str:
+    """Records to partial sessions."""
+    at = quote(shape.axis.column)
+    keys = [f"CAST({key.sql} AS {key.type}) AS k{i}" for i, key in enumerate(shape.keys)]
+    late = f"{MARK} IS NULL OR {at} >= {MARK}" if marked else None
+    wanted = [c for c in (shape.where, *bounds_sql(shape), late) if c]
+    where = f" WHERE {' AND '.join(f'({c})' for c in wanted)}" if wanted else ""
+    records = f"SELECT {', '.join(['*', *keys])} FROM records{where}"
+    numbered = _numbered_sql(shape, f"({records})", at, at)
+    selects = [_part_sql(shape, index, at) for index in range(len(shape.parts))]
+    return f"WITH sessions AS MATERIALIZED ({numbered})\n" + "\nUNION ALL\n".join(selects)
+
+
+def _part_sql(shape: Shape, index: int, at: str) -> str:
+    part = shape.parts[index]
+    columns = [
+        f"min({at}) AS pane",
+        f"max({at}) AS last_at",
+        f"CAST({index} AS TINYINT) AS part",
+        *key_names(shape),
+        *sub_key_columns(shape, index),
+        *cell_columns(shape, index),
+    ]
+    where = f" WHERE {part.where}" if part.where else ""
+    subs = [] if part.sub_key is None else [f"s{index}"]
+    by = ", ".join(["__session", *key_names(shape), *subs])
+    return f"SELECT {', '.join(columns)}\nFROM sessions{where}\nGROUP BY {by}"
+
+
+def _numbered_sql(shape: Shape, rows: str, first: str, last: str) -> str:
+    """The rows with the number of their session among those of their key."""
+    by = ", ".join(key_names(shape))
+    partition = f"PARTITION BY {by} " if by else ""
+    over = f"({partition}ORDER BY {first}, {last} ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING)"
+    fresh = f"CASE WHEN {first} - max({last}) OVER {over} < {shape.gap} THEN 0 ELSE 1 END"
+    # Rows that tie get one number: nothing says in which order they come here.
+    numbers = f"({partition}ORDER BY {first}, {last} RANGE UNBOUNDED PRECEDING)"
+    return (
+        f"SELECT *, sum(__fresh) OVER {numbers} AS __session\n"
+        f"FROM (SELECT *, {fresh} AS __fresh FROM {rows})"
+    )
+
+
+@cache
+def merge_sessions_sql(shape: Shape) -> str:
+    """Partial sessions to fewer, longer ones."""
+    partition = ", ".join(["__session", *key_names(shape)])
+    numbered = _numbered_sql(shape, "blocks", "pane", "last_at")
+    bounded = (
+        f"SELECT * REPLACE (min(pane) OVER (PARTITION BY {partition}) AS pane, "
+        f"max(last_at) OVER (PARTITION BY {partition}) AS last_at) FROM ({numbered})"
+    )
+    names = ", ".join(["pane", "last_at", *row_names(shape)])
+    return f"SELECT {names}, {merged_cells(shape)}\nFROM ({bounded})\nGROUP BY {names}"
+
+
+def finish_sessions_sql(job: Job) -> str:
+    """Ended sessions to rows: `w` is where they end, beside their start and records."""
+    shape = job.shape
+    records = count_cell(shape.parts[0]).name
+    rows = (
+        f"SELECT *, last_at + {shape.gap} AS w, pane AS started, {records} AS records FROM blocks"
+    )
+    sql = finish_sql(job, rows, carried=("started", "records"))
+    return f"SELECT *, CAST(0 AS INTEGER) AS win FROM ({sql})"
