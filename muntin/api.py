@@ -15,7 +15,8 @@ from muntin.errors import InputError
 from muntin.model import Program
 from muntin.run.inline import log
 from muntin.run.results import Result
-from muntin.store.results import DEFAULT_STATE, Results
+from muntin.store import DEFAULT_STATE
+from muntin.store.results import Results
 from muntin.units import parse_duration
 
 if TYPE_CHECKING:

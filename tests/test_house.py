@@ -140,3 +140,25 @@ def named_after(module: str) -> list[Path]:
         return [Path(__file__)]  # nothing but a docstring, exports or one call
     tests = (TESTS / folder).glob(f"test_{name}*.py")
     return [path for path in tests if f"{path.stem}_".startswith(f"test_{name}_")]
+
+
+def private_names(path: Path) -> set[str]:
+    """Names with an underscore that a module takes from others: imported, or of a value."""
+    tree = ast.parse(path.read_text())
+    own = {
+        node.attr
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Attribute) and getattr(node.value, "id", "") in ("self", "cls")
+    }
+    own |= {node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)}
+    names = {node.attr for node in ast.walk(tree) if isinstance(node, ast.Attribute)} - own
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith(("pyspark", "py4j")):
+            names |= {alias.name for alias in node.names}
+    return {name for name in names if name.startswith("_") and not name.startswith("__")}
+
+
+def test_only_one_module_leans_on_internals_of_pyspark() -> None:
+    spark = PACKAGE / "spark"
+    leaning = {p.name: names for p in spark.rglob("*.py") if (names := private_names(p))}
+    assert leaning.keys() == {"internals.py"}

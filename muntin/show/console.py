@@ -21,9 +21,10 @@ from muntin.run.results import JobWindows
 from muntin.show.output import losses, note
 from muntin.show.values import window_text
 from muntin.spark.context import own_context
+from muntin.spark.gateway import Jvm
 from muntin.spark.runner import Settings, SparkRun, Summary
+from muntin.store import DEFAULT_STATE
 from muntin.store.checkpoint import require_free
-from muntin.store.results import DEFAULT_STATE
 from muntin.windows.choice import Sharing
 
 if TYPE_CHECKING:
@@ -38,14 +39,15 @@ class RunOptions:
     """What the command line asks for."""
 
     state: Path
-    master: str | None
     once: bool
     seconds: float | None
     idle_seconds: float
     sharing: Sharing = "auto"
 
 
-def run_program(program: Program, options: RunOptions, console: Console) -> dict[str, Any]:
+def run_program(
+    program: Program, options: RunOptions, jvm: Jvm, console: Console
+) -> dict[str, Any]:
     """Runs to the end, to the time limit or to Ctrl-C; returns the totals."""
     settings = Settings(
         options.state,
@@ -55,7 +57,7 @@ def run_program(program: Program, options: RunOptions, console: Console) -> dict
         sharing=options.sharing,
     )
     require_free(options.state)
-    with started(options.master, console) as (context, stop):
+    with ready(jvm, console) as (context, stop):
         run = SparkRun(program, context, settings, stop)
         with _shown(console, options.once) as view:
             for turn in run.turns():
@@ -139,12 +141,12 @@ def _shown(console: Console, once: bool) -> Iterator[_View]:
 
 
 @contextmanager
-def started(master: str | None, console: Console) -> Iterator[tuple[SparkContext, Event]]:
+def ready(jvm: Jvm, console: Console) -> Iterator[tuple[SparkContext, Event]]:
     """A context, and the event that Ctrl-C sets, from before the start to after the end."""
     stop = Event()
     with stop_on_signals(stop), ExitStack() as stack:
         with console.status("starting Spark"):
-            context = stack.enter_context(own_context(master, stop))
+            context = stack.enter_context(own_context(jvm, stop))
         yield context, stop
 
 

@@ -34,6 +34,7 @@ from muntin.kernel.slices import finish_in_slices, merge_in_slices
 from muntin.model import Job, Shape
 from muntin.run.catalog import Catalog
 from muntin.run.contracts import Answer, Delivery, Taken, Task, Work
+from muntin.spark import internals
 from muntin.spark.moving import move
 from muntin.spark.policies import Span, is_many, is_needed, joined, spans_of
 from muntin.windows.shelf import Complete, Shelf
@@ -228,7 +229,7 @@ class SparkCollection:
         blocks = self._union([step.held for step in self.steps]).mapValues(_blocks_alone)
         held = self._like_others(_merged(blocks, shapes, self._emitted)).persist(_LEVEL)
         held.localCheckpoint()
-        held._jrdd.count()  # by the JVM: counting in Python takes one more worker a core
+        internals.compute(held)
         spans = joined(span for step in self.steps for span in step.spans if span.shape in shapes)
         unsaved = bool(self._unsaved)
         self.clear()
@@ -257,7 +258,7 @@ class SparkCollection:
 
     def _like_others(self, held: Held) -> Held:
         """The step serialized as the others are, or their union would send all through Python."""
-        return held._reserialize(self.steps[-1].held._jrdd_deserializer)
+        return internals.serialized_like(held, self.steps[-1].held)
 
     def _union(self, steps: list[Held]) -> Held:
         return steps[0] if len(steps) == 1 else self._context.union(steps)

@@ -16,7 +16,6 @@ from muntin.fidelity.score import EVER
 from muntin.store import delta
 
 _FIRST_FILES = 2  # that are looked at for the newest windows
-DEFAULT_STATE = Path(".muntin")
 _FOLDER = "results"
 _NAMES = "muntin.windows"  # the setting of a table that lists the windows of which it has any
 _NUMBER = pa.field("row_number", pa.int64())  # a table has no order of its own

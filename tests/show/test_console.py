@@ -53,14 +53,35 @@ def wait_for_child(process: subprocess.Popen[str]) -> int:
 
 
 @pytest.mark.jvm
-def test_an_interrupted_start_leaves_nothing_behind(folder: Path) -> None:
+@pytest.mark.parametrize("loaded", [False, True])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupted_start_leaves_nothing_behind(
+    folder: Path, loaded: bool, number: signal.Signals
+) -> None:
+    """As soon as there is a JVM, or when all is loaded and only Spark is awaited."""
     process = start(folder, "run", "jobs.sql", "--once")
     jvm = wait_for_child(process)
-    process.send_signal(signal.SIGINT)
+    if loaded:
+        wait_for((folder / ".muntin").exists)
+    process.send_signal(number)
     out, err = process.communicate(timeout=PATIENCE)
     assert (process.returncode, out, err.strip()) == (130, "", "stopped")
     assert not Path(f"/proc/{jvm}").exists()
-    assert sorted(path.name for path in folder.iterdir()) == [".muntin", "jobs.sql", "logs"]
+    left = {path.name for path in folder.iterdir()}
+    assert left - {".muntin"} == {"jobs.sql", "logs"}
+
+
+@pytest.mark.jvm
+def test_a_wrong_file_is_told_and_leaves_nothing_behind(folder: Path) -> None:
+    (folder / "jobs.sql").write_text(SQL.replace("sum(n)", "sum(m)"))
+    process = start(folder, "run", "jobs.sql", "--once")
+    jvm = wait_for_child(process)
+    out, err = process.communicate(timeout=60)
+    assert (process.returncode, out) == (1, "")
+    assert err.startswith("error:")
+    assert "Spark" not in err
+    assert not Path(f"/proc/{jvm}").exists()
+    assert {path.name for path in folder.iterdir()} == {"jobs.sql", "logs"}
 
 
 @pytest.mark.jvm

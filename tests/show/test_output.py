@@ -10,7 +10,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from muntin.show.output import OutputFormat, RowWriter, late_text, losses, note
+from muntin.show import OutputFormat
+from muntin.show.output import RowWriter, late_text, losses, note
 from tests.show.test_table import emitted, rows
 
 VALUES = ({"path": 'a "b", c', "n": 2**60}, {"path": None, "n": None})

@@ -11,7 +11,8 @@ import pyarrow as pa
 import pytest
 from rich.console import Console
 
-from muntin.show.output import OutputFormat, RowWriter
+from muntin.show import OutputFormat
+from muntin.show.output import RowWriter
 from muntin.show.table import TableText
 
 START = datetime(2026, 3, 1, 12, tzinfo=UTC)

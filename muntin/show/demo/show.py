@@ -19,21 +19,23 @@ from muntin.language.program import sql
 from muntin.model import Program
 from muntin.run.loop import Turn
 from muntin.run.results import JobWindows
-from muntin.show.console import started, tell
+from muntin.show.console import ready, tell
 from muntin.show.demo.shop import SERVERS
 from muntin.show.output import shown
 from muntin.show.table import TableText
+from muntin.spark.gateway import Jvm
 from muntin.spark.runner import Settings, SparkRun
 from muntin.units import percent
 
 
-def run_demo(seconds: float | None) -> None:
+def run_demo(seconds: float | None, jvm: Jvm) -> None:
+    """Shows answers for so many seconds, or until Ctrl-C."""
     console = Console()
     with tempfile.TemporaryDirectory(prefix="muntin-demo-") as folder:
         with _shop(Path(folder) / "logs") as program:
             board = _Board(Path(folder), console)
             settings = Settings(Path(folder) / "state", True, idle_seconds=3, seconds=seconds)
-            with started(None, console) as (context, stop):
+            with ready(jvm, console) as (context, stop):
                 run = SparkRun(program, context, settings, stop)
                 with board.shown():
                     for turn in run.turns():
