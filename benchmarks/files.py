@@ -16,6 +16,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from muntin.language.program import sql
+from muntin.logs.events import FileEvents
 from muntin.logs.tail import Tail
 from muntin.model import Program
 from muntin.run.inline import InlineRun
@@ -66,7 +67,7 @@ def idle(folder: Path, files: int = 10_000, seconds: float = 30.0) -> None:
     write(folder, files, files)
     logs = program(folder)
     (stream,) = logs.streams.values()
-    tail = Tail(stream, follow=True)
+    tail = Tail(stream, follow=True, events=FileEvents())
     started = time.process_time()
     read = sum(len(tail.next_batch(time.time(), in_order=True).lanes) for _ in range(2))
     print(f"  {read:,} files found first: {time.process_time() - started:.2f} s of CPU")

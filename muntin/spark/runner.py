@@ -17,6 +17,7 @@ from typing import Any
 
 from pyspark import SparkContext
 
+from muntin.logs.events import FileEvents
 from muntin.logs.tail import BATCH_BYTES, Tail
 from muntin.model import Job, Program, Stream
 from muntin.run.pipeline import Pipeline, in_order
@@ -121,6 +122,7 @@ class StreamRun:
             self._journal.positions,
             settings.batch_bytes,
             lanes=2 * self._collection.groups,  # for tasks of about the same size
+            events=FileEvents() if settings.follow else None,
         )
         self._notes = self._journal.notes
         self._before = _totals(self.pipeline.progress)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 
 from muntin.errors import BadRowError, EngineError
 from muntin.kernel.compute import Recipe
+from muntin.kernel.engine import run
 from muntin.kernel.merge import merge
 from muntin.kernel.reading import Reading
 from muntin.language.program import sql
@@ -44,7 +45,7 @@ FORMATS = {
     "regex": "regex '^(?P<t>[0-9]+) (?P<n>[^ ]+)$'",
     "parquet": "parquet",
 }
-WRITTEN = {
+WRITTEN: dict[str, Callable[[int, int], str]] = {
     "json": lambda t, n: json.dumps({"t": t, "n": n}),
     "csv": lambda t, n: f"{t},{n}",
     "regex": lambda t, n: f"{t} {n}",
@@ -199,7 +200,7 @@ def test_an_error_of_the_engine_names_the_file(
     lanes = write(tmp_path, "json", [[[(1, 1)]], [], [[(1, 2)]]])[::2]
     found = program(tmp_path, "json", ["panes"])
     (stream,) = found.streams.values()
-    real = records.run
+    real = run
 
     def fails(text: str, tables: dict[str, pa.Table], doing: str) -> pa.Table:
         if any('"n": 2' in line for line in tables["fields"]["line"].to_pylist()):
