@@ -6,6 +6,7 @@ input is what the first look found, so that logs which grow meanwhile cannot kee
 
 from __future__ import annotations
 
+import os
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -91,7 +92,8 @@ class _Look:
 
     def still(self, f: _Found) -> bool:
         """Whether a file that looks like this one cannot have changed either."""
-        return self.found == f and self.at - f.modified / 1e9 >= _TICK_SECONDS
+        same = self.found is f or self.found == f
+        return same and self.at - f.modified / 1e9 >= _TICK_SECONDS
 
 
 class Watch:
@@ -180,18 +182,28 @@ class Watch:
                 self._notes.append(f"stream '{self._stream.name}': {text}")
         self._looked_at, self._found = now, found
         self._keys = {str(f.path): key for key, f in found.items()}
-        self._take(found, {*self._positions, *self._looks, *found}, now)
+        changed = {key: f for key, f in found.items() if not self._is_as_before(f)}
+        gone = (self._positions.keys() | self._looks.keys()) - found.keys()
+        self._take(changed, changed.keys() | gone, now)
         self._touched = _times(self._looks.values())
+
+    def _is_as_before(self, f: _Found) -> bool:
+        """Whether there is nothing more to know of a file than there was."""
+        look = self._looks.get(f.key)
+        return look is not None and look.settled and look.still(f) and f.key in self._positions
 
     def _grown(self, found: Mapping[Key, _Found]) -> set[str]:
         """The files that are not as they were when they were last looked at."""
         pairs = ((self._found.get(key), f) for key, f in found.items())
-        return {str(f.path) for old, f in pairs if old and old.path == f.path and old != f}
+        changed = ((old, f) for old, f in pairs if old is not None and old is not f)
+        return {str(f.path) for old, f in changed if old.path == f.path and old != f}
 
     def _look_at(self, names: Collection[str], now: float) -> None:
         """Looks at the files with these names, and at those that had not settled."""
-        keys = self._forget_finished(now) | self._unsettled
-        keys |= {key for name in names if (key := self._keys.get(name)) is not None}
+        keys = {key for name in names if (key := self._keys.get(name)) is not None}
+        for key in keys & self._looks.keys():  # whatever it looks like from outside
+            self._looks[key] = replace(self._looks[key], at=0.0)
+        keys |= self._forget_finished(now) | self._unsettled
         self.quiet = not names and not keys
         if self.quiet:
             return
@@ -299,7 +311,7 @@ class Watch:
         found: dict[Key, _Found] = {}
         for walk in walks:
             for path, source in walk.files:
-                f = _stat(Path(path), source, True)
+                f = _stat(path, source, True, self._found)
                 if f is not None:
                     found.setdefault(f.key, f)
         near = Surroundings()
@@ -430,13 +442,28 @@ def _times(looks: Iterable[_Look]) -> dict[str, float]:
     return times
 
 
-def _stat(path: Path, source: str, matched: bool) -> _Found | None:
+def _stat(
+    path: Path | str, source: str, matched: bool, known: Mapping[Key, _Found] | None = None
+) -> _Found | None:
+    """A file as it looks now, the very value that is `known` if it looks the same."""
     try:
-        stat = path.stat()
+        stat = os.stat(path)  # noqa: PTH116
     except OSError:
         return None
-    key = stat.st_dev, stat.st_ino
-    return _Found(path, source, matched, key, stat.st_size, stat.st_mtime_ns)
+    key, now = (stat.st_dev, stat.st_ino), (stat.st_size, stat.st_mtime_ns)
+    old = known.get(key) if known is not None else None
+    if (
+        old is not None
+        and (old.size, old.modified, old.source, old.matched)
+        == (
+            *now,
+            source,
+            matched,
+        )
+        and str(old.path) == str(path)
+    ):
+        return old
+    return _Found(Path(path), source, matched, key, *now)
 
 
 def _find_again(file: FilePosition, near: Surroundings) -> _Found | None:

@@ -7,6 +7,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
+from zlib import crc32
 
 from muntin.logs.chunks import LINE, read_chunks
 from muntin.logs.events import Events
@@ -61,9 +62,8 @@ def _entries(folder: str) -> dict[str, tuple[int, ...]]:
     with suppress(OSError):
         for path in Path(folder).iterdir():
             with suppress(OSError):
-                stat = path.lstat()
-                inside = 0 if path.is_dir() else stat.st_mtime_ns
-                found[str(path)] = stat.st_ino, 0 if path.is_dir() else stat.st_size, inside
+                inside = crc32(path.read_bytes()) if path.is_file() else 0
+                found[str(path)] = path.lstat().st_ino, inside
     return found
 
 

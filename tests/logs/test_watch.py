@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Collection
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -30,9 +31,9 @@ def looked_at(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
     paths: list[Path] = []
     real = watch._stat
 
-    def stat(path: Path, source: str, matched: bool) -> watch._Found | None:
-        paths.append(path)
-        return real(path, source, matched)
+    def stat(path: Path | str, *rest: Any) -> watch._Found | None:
+        paths.append(Path(path))
+        return real(path, *rest)
 
     monkeypatch.setattr(watch, "_stat", stat)
     return paths
