@@ -121,6 +121,7 @@ class Watch:
         self._unsettled: set[Key] = set()  # may be read later, whether or not they change
         self._renamed: set[Key] = set()  # so that no pattern matches them
         self._touched: dict[str, float] = {}
+        self._ends: dict[Key, tuple[_Found, int, int]] = {}  # seen when a file was identified
         self._told: dict[Path, str] = {}
         self._notes: list[str] = []
         self._folders = Folders(self._patterns, events) if follow and events is not None else None
@@ -240,6 +241,11 @@ class Watch:
             self._touched[source] = max(at, self._touched.get(source, at))
 
     def _find_one(self, name: str) -> _Found | None:
+        key = self._keys.get(name)
+        if key is not None and self._found[key].matched:
+            f = _stat(name, self._found[key].source, True, self._found)
+            if f is not None and f.key == key:
+                return f
         path = Path(name)
         sources = (pattern.source_of(path) for pattern in self._patterns)
         source = next((source for source in sources if source is not None), None)
@@ -248,6 +254,7 @@ class Watch:
 
     def _take(self, found: Mapping[Key, _Found], keys: Collection[Key], now: float) -> None:
         """Takes what was found of the files with these keys, or that they are gone."""
+        self._ends.clear()
         self._identify(found, keys)
         looks: dict[Key, _Look] = {}
         for f in found.values():
@@ -295,7 +302,8 @@ class Watch:
             if end >= look.end:
                 self._unread.discard(file.key)
             # Workers have other current folders.
-            path = str(Path(file.path).absolute())
+            here = file.path.startswith("/")
+            path = file.path if here else str(Path(file.path).absolute())
             name, known = self._stream.name, read.fingerprint
             return WorkOrder(name, file.source, path, file.position, end, fingerprint=known)
         self._looks[file.key] = replace(look, end=file.position, crc=None)
@@ -363,7 +371,15 @@ class Watch:
         if look is not None and look.still(f):
             return True
         with f.open() as file:
-            return holds(file, known.fingerprint)
+            same = holds(file, known.fingerprint)
+            if same and self._grows(f):
+                end = last_line_end(file, known.position, f.size)
+                self._ends[f.key] = f, end, checksum(file, end)
+        return same
+
+    def _grows(self, f: _Found) -> bool:
+        """Whether a file is read line by line while somebody writes it."""
+        return self._follow and not self._parquet and not is_gzip(f.path)
 
     def _look_into(self, f: _Found, now: float) -> _Look:
         last = self._looks.get(f.key)
@@ -393,6 +409,9 @@ class Watch:
             return f.size, _GZIP_RATIO, None
         if not self._follow:
             return f.size, 1, None
+        seen, end, crc = self._ends.pop(f.key, (None, 0, 0))
+        if seen is f and self._positions[f.key].position <= end:
+            return end, 1, crc
         with f.open() as file:
             end = last_line_end(file, position, f.size)
             return end, 1, checksum(file, end)
