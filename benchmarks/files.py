@@ -1,9 +1,9 @@
 """What many files and sources cost: idle ones, small ones, and servers that write little.
 
-    python -m benchmarks.files            # all of it, about two minutes
-    python -m benchmarks.files small      # one question of: idle, small, sources, servers
+    python -m benchmarks.files            # all of it, about four minutes
+    python -m benchmarks.files small      # one question of: idle, small, sources, servers, spark
 
-All run in one process without Spark, and count CPU time of this process and its threads.
+All but the last run in one process without Spark. What is counted is CPU time.
 """
 
 from __future__ import annotations
@@ -14,15 +14,22 @@ import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
+from statistics import median
+from threading import Event, Thread
 
+from benchmarks.processes import cpu_of_tree
 from muntin.language.program import sql
+from muntin.logs.events import FileEvents
 from muntin.logs.tail import Tail
 from muntin.model import Program
+from muntin.run.files import LogFiles
 from muntin.run.inline import InlineRun
 from muntin.run.loop import Rules
+from muntin.run.results import Emission
 
 BASE = 1_700_000_000
 POLL_SECONDS = 0.1
+SLACK_SECONDS = 1
 JOB = (
     "CREATE JOB clicks AS SELECT product, count(*) AS clicks, sum(n) AS total FROM logs "
     "GROUP BY product WINDOW 10 SECONDS"
@@ -32,7 +39,7 @@ JOB = (
 def program(folder: Path) -> Program:
     return sql(
         f"CREATE STREAM logs (t DOUBLE, product VARCHAR, n BIGINT) FROM '{folder}/{{source}}.json' "
-        f"FORMAT json TIMESTAMP t SLACK 1 SECOND; {JOB}"
+        f"FORMAT json TIMESTAMP t SLACK {SLACK_SECONDS} SECOND; {JOB}"
     )
 
 
@@ -67,7 +74,7 @@ def idle(folder: Path, files: int = 10_000, seconds: float = 30.0) -> None:
     write(folder, files, files)
     logs = program(folder)
     (stream,) = logs.streams.values()
-    tail = Tail(stream, follow=True)
+    tail = Tail(stream, follow=True, events=FileEvents())
     started = time.process_time()
     read = sum(len(tail.next_batch(time.time(), in_order=True).lanes) for _ in range(2))
     print(f"  {read:,} files found first: {time.process_time() - started:.2f} s of CPU")
@@ -97,28 +104,87 @@ def sources(folder: Path, records: int = 500_000) -> None:
 
 
 def servers(folder: Path, files: int = 1000, seconds: float = 30.0) -> None:
-    """Each server writes a line a second, all of them in turn."""
+    """In this process without Spark: looks, reading, computing, and what is due."""
     logs = program(folder)
     (stream,) = logs.streams.values()
-    run = InlineRun(stream, list(logs.jobs.values()), Rules(True))
-    open_files = [(folder / f"web-{i:04}.json").open("a", buffering=1) for i in range(files)]
-    begun = time.time()
-    written, used, lags = 0, 0.0, []
-    while (now := time.time()) - begun < seconds:
-        while written < (now - begun) * files:
-            at = begun + written / files
-            open_files[written % files].write(line(at, written))
-            written += 1
-        started = time.process_time()
-        emission = run.turn(time.time())
-        used += time.process_time() - started
-        for left in emission.windows:
-            lags += [time.time() - left.bounds(kind)[1] / 1e6 for kind in left.scores]
-        time.sleep(POLL_SECONDS)
-    for file in open_files:
-        file.close()
-    share, lag = used / (time.time() - begun), max(lags[1:], default=0.0)
+    intake = LogFiles(stream, follow=True, events=FileEvents())
+    run = InlineRun(stream, list(logs.jobs.values()), Rules(True), intake=intake)
+    lags: list[float] = []
+    with Writers(folder, files) as writers:
+        time.sleep(1.0)
+        started, begun = time.process_time() - writers.used, time.monotonic()
+        while time.monotonic() - begun < seconds:
+            lags += _lags(run.turn(time.time()))
+            time.sleep(POLL_SECONDS)
+        used = time.process_time() - writers.used - started
+        _tell_servers(files, used / (time.monotonic() - begun), lags)
+
+
+def spark(folder: Path, files: int = 1000, seconds: float = 30.0) -> None:
+    """On Spark: CPU time of the driver, of Java and of all workers."""
+    from muntin.spark.context import start_context
+    from muntin.spark.runner import Settings, SparkRun
+
+    logs = program(folder / "logs")
+    (folder / "logs").mkdir()
+    run = SparkRun(logs, start_context("local[2]"), Settings(folder / "state", follow=True))
+    lags: list[float] = []
+    with Writers(folder / "logs", files) as writers:
+        started, begun, batches = 0.0, time.monotonic() + 15.0, 0  # for what is loaded and compiled
+        for turn in run.turns():
+            now = time.monotonic()
+            if now >= begun and not started:
+                started, begun = cpu_of_tree() - writers.used, now
+            lags += _lags(turn.emission) if started else []
+            batches += bool(started and turn.bytes)
+            if started and now - begun >= seconds:
+                used = cpu_of_tree() - writers.used - started
+                break
+        share = used / (now - begun)
+        print(
+            f"  {batches / (now - begun):.1f} batches a second, {used / batches * 1e3:.0f} ms each"
+        )
+        _tell_servers(files, share, lags)
+
+
+def _lags(emission: Emission) -> list[float]:
+    """How long after their end, slack aside, windows have left."""
+    now = time.time() - SLACK_SECONDS
+    return [now - w.bounds(kind)[1] / 1e6 for w in emission.windows for kind in w.scores]
+
+
+def _tell_servers(files: int, share: float, lags: list[float]) -> None:
+    lag = median(lags) if lags else 0.0
     print(f"  {files:,} servers with a line a second: {share:.1%} of a core, {lag:.2f} s of lag")
+
+
+class Writers:
+    """Servers that write a line a second each, one after another, in a thread."""
+
+    def __init__(self, folder: Path, files: int) -> None:
+        self.used = 0.0  # seconds of CPU
+        self._files = [(folder / f"web-{i:04}.json").open("a", buffering=1) for i in range(files)]
+        self._stop = Event()
+        self._thread = Thread(target=self._write, daemon=True)
+
+    def __enter__(self) -> Writers:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stop.set()
+        self._thread.join()
+        for file in self._files:
+            file.close()
+
+    def _write(self) -> None:
+        begun, written = time.time(), 0
+        while not self._stop.wait(0.02):
+            while written < (time.time() - begun) * len(self._files):
+                at = begun + written / len(self._files)
+                self._files[written % len(self._files)].write(line(at, written))
+                written += 1
+            self.used = time.thread_time()
 
 
 QUESTIONS: dict[str, Callable[[Path], None]] = {
@@ -126,6 +192,7 @@ QUESTIONS: dict[str, Callable[[Path], None]] = {
     "small": small,
     "sources": sources,
     "servers": servers,
+    "spark": spark,
 }
 
 if __name__ == "__main__":

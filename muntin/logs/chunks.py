@@ -25,7 +25,7 @@ import pyarrow.parquet
 from numpy.typing import NDArray
 
 from muntin.errors import InputError
-from muntin.logs.files import Mark, open_marked
+from muntin.logs.files import Fingerprint, open_same
 from muntin.logs.gunzip import BLOCK_BYTES, Gunzip
 from muntin.model import Format
 
@@ -50,7 +50,7 @@ class WorkOrder:
     end: int
     since: Mapping[str, int] = field(default_factory=dict)
     latest: int | None = None
-    mark: Mark | None = None
+    fingerprint: Fingerprint | None = None
 
 
 @dataclass(frozen=True)
@@ -126,7 +126,7 @@ def read_pieces(
 
     A file that cannot be read on raises InputError.
     """
-    with _readable(order.path, format_), open_marked(Path(order.path), order.mark) as file:
+    with _readable(order.path, format_), open_same(Path(order.path), order.fingerprint) as file:
         if format_.kind == "parquet":
             yield from _row_groups(file.name, order, columns)
         elif format_.kind == "csv":

@@ -14,6 +14,7 @@ from operator import itemgetter
 from muntin.fidelity.scoreboard import Source
 from muntin.kernel.compute import Recipe
 from muntin.logs.chunks import PIECE_BYTES
+from muntin.logs.events import FileEvents
 from muntin.logs.files import FilePosition
 from muntin.logs.records import read_lanes
 from muntin.logs.tail import BATCH_BYTES, Lane, Tail
@@ -78,10 +79,14 @@ class LogFiles:
         batch_bytes: int = BATCH_BYTES,
         piece_bytes: int = PIECE_BYTES,
         lanes: int | None = None,
+        events: FileEvents | None = None,
     ) -> None:
-        """Where order does not matter, a batch has as many `lanes`, or one a piece of log."""
+        """Where order does not matter, a batch has as many `lanes`, or one a piece of log.
+
+        With `events` of the file system, files are looked at when something happens to them.
+        """
         most = batch_bytes if lanes is None else lanes
-        self.tail = Tail(stream, follow, positions, batch_bytes, piece_bytes, most)
+        self.tail = Tail(stream, follow, positions, batch_bytes, piece_bytes, most, events)
         self._stream = stream
         self._piece_bytes = piece_bytes
         self._behind: frozenset[str] = frozenset()

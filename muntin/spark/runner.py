@@ -16,6 +16,7 @@ from typing import Any
 
 from pyspark import SparkContext
 
+from muntin.logs.events import FileEvents
 from muntin.logs.tail import BATCH_BYTES
 from muntin.model import Job, Program, Stream
 from muntin.run.catalog import Catalog
@@ -89,12 +90,14 @@ class StreamRun:
         follow = settings.follow
         self._collection = SparkCollection(context, once=not catalog.in_order(follow))
         journal = Journal(settings.state, catalog, self._collection)
+        self._events = FileEvents() if follow else None
         self.intake = LogFiles(
             stream,
             follow,
             journal.positions,
             settings.batch_bytes,
             lanes=2 * self._collection.groups,  # for tasks of about the same size
+            events=self._events,
         )
         rules = Rules(follow, settings.idle_seconds, settings.sharing)
         self.loop = Loop(catalog, self.intake, self._collection, journal, rules, clock, Pace())
@@ -121,6 +124,8 @@ class StreamRun:
         summary.resumed |= any(self._before)
 
     def close(self) -> None:
+        if self._events is not None:
+            self._events.close()
         self._collection.clear()
 
 

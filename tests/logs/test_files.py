@@ -18,7 +18,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 from muntin.errors import InputError
 from muntin.logs.tail import Batch, FilePosition, Tail
 from tests.effort import examples
-from tests.logs.reading import NOW, Reader, append, lines_of, stream
+from tests.logs.reading import LOOKS, NOW, Reader, append, lines_of, stream
 
 
 @pytest.mark.parametrize("pattern", ["app.log", "app.log*"])
@@ -328,7 +328,7 @@ class Rotation(RuleBasedStateMachine):
         """What was planned but not read is planned again."""
         self.planned = None
         logs = stream(self.folder / "{source}" / self.pattern)
-        self.tail = Tail(logs, True, self.saved, self.batch_bytes)
+        self.tail = Tail(logs, True, self.saved, self.batch_bytes, events=LOOKS.events())
 
     @rule()
     def drain(self) -> None:

@@ -15,8 +15,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from muntin.errors import BadRowError, EngineError
-from muntin.kernel import engine
 from muntin.kernel.compute import Recipe
+from muntin.kernel.engine import run
 from muntin.kernel.merge import merge
 from muntin.kernel.reading import Reading
 from muntin.language.program import sql
@@ -200,7 +200,7 @@ def test_an_error_of_the_engine_names_the_file(
     lanes = write(tmp_path, "json", [[[(1, 1)]], [], [[(1, 2)]]])[::2]
     found = program(tmp_path, "json", ["panes"])
     (stream,) = found.streams.values()
-    real = engine.run
+    real = run
 
     def fails(text: str, tables: dict[str, pa.Table], doing: str) -> pa.Table:
         if any('"n": 2' in line for line in tables["fields"]["line"].to_pylist()):
