@@ -151,8 +151,8 @@ class Driver:
         before = _written()
         started, over, cpu = self._turn(second, second + 1)
         take, due = self._read_at - started, over - self._read_at - self._commit_s
-        spent = (1000 * seconds for seconds in (take, due, self._commit_s, cpu))
-        return Spent(*spent, _written() - before)
+        commit = self._commit_s
+        return Spent(1000 * take, 1000 * due, 1000 * commit, 1000 * cpu, _written() - before)
 
     def _turn(self, first: int, last: int) -> tuple[float, float, float]:
         """When the turn began, when it was over and its CPU time; without making up readings."""
