@@ -148,21 +148,21 @@ class Driver:
 
     def batch(self, second: int) -> Spent:
         """Reads, emits and commits one second of all sources."""
-        before, cpu = _written(), time.process_time()
-        started, over = self._turn(second, second + 1)
-        cpu = 1000 * (time.process_time() - cpu)
+        before = _written()
+        started, over, cpu = self._turn(second, second + 1)
         take, due = self._read_at - started, over - self._read_at - self._commit_s
-        return Spent(1000 * take, 1000 * due, 1000 * self._commit_s, cpu, _written() - before)
+        commit = self._commit_s
+        return Spent(1000 * take, 1000 * due, 1000 * commit, 1000 * cpu, _written() - before)
 
-    def _turn(self, first: int, last: int) -> tuple[float, float]:
-        """When the turn began and when it was over, without what is made up for it."""
+    def _turn(self, first: int, last: int) -> tuple[float, float, float]:
+        """When the turn began, when it was over and its CPU time; without making up readings."""
         touched = dict.fromkeys(self._names, _clock(last))
         work, size = Made(self._readings(first, last)), 100 * len(self._names)
         self._batch = Batch(work, size, positions=self._positions(last), touched=touched)
         self._now = _clock(last)
-        started = time.perf_counter()
+        cpu, started = time.process_time(), time.perf_counter()
         self._loop.turn(self._loop.wake_at())
-        return started, time.perf_counter()
+        return started, time.perf_counter(), time.process_time() - cpu
 
     def tidy(self) -> list[str]:
         for note in self._journal.tidy():

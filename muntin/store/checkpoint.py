@@ -35,7 +35,7 @@ from muntin.store.document import Document, apply, decode, difference, encode
 from muntin.store.tallies import Stored, TallyFiles
 from muntin.windows.choice import Choice
 
-VERSION = 6
+VERSION = 7
 
 
 @dataclass
@@ -75,6 +75,7 @@ class Checkpoint:
         `anew` begins new files. After an error, the next has to have all blocks.
         """
         anew |= whole or not self._known
+        self._folder.mkdir(parents=True, exist_ok=True)
         try:
             self._write_blocks(saved, whole)
             self._ledger.write(saved.batch, saved.progress.ledger, anew)

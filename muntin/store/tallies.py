@@ -20,6 +20,7 @@ from muntin.windows.ledger import Grid, Ledger
 
 Last = tuple[str, int, int]  # an axis, a size and the last pane that a file has of it
 _WORTH_MERGING = 10_000  # tallies beyond twice what is held
+_MOST = 100_000  # tallies in a file that is still added to
 _SCHEMA = pa.schema(
     [
         ("source", pa.string()),
@@ -83,6 +84,8 @@ class TallyFiles:
         self.forgotten |= changes.forgotten
         if changes.tallies:
             self._add(batch, changes.tallies)
+        if len(self._current) > _MOST:
+            self._name, self._current = None, Ledger()
 
     def read(self) -> Ledger:
         """The ledger that was written, which remembers its changes from here on."""
@@ -98,7 +101,6 @@ class TallyFiles:
     def _add(self, batch: int, tallies: Sequence[Tally]) -> None:
         if self._name is None:
             self._name, self._current = f"ledger-{batch:09}.tape", Ledger()
-            tape.create(self._folder / self._name, [])
         self._current.add(tallies)
         known = self.files.get(self._name, Stored(0, 0, ()))
         length = tape.add(self._folder / self._name, [_encode(tallies)])

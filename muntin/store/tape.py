@@ -2,11 +2,11 @@
 
 Before a record stand its length and its checksum, so that one that was cut off, when the program
 was killed or the disk was full, is told from one that is whole. What is written never changes.
+When it reaches the disk is up to the system: a program may be killed at any time, a machine not.
 """
 
 from __future__ import annotations
 
-import os
 import struct
 import zlib
 from collections.abc import Iterable, Iterator
@@ -36,14 +36,12 @@ def add(path: Path, records: Iterable[bytes]) -> int:
 
 
 def create(path: Path, records: Iterable[bytes]) -> int:
-    """Makes a file with these records, which nobody sees before it is whole and on the disk."""
+    """Makes a file with these records, which nobody sees before it is whole."""
     hidden = path.with_name(f".{path.name}")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with hidden.open("wb") as file:
             file.writelines(map(_framed, records))
-            file.flush()
-            os.fsync(file.fileno())
             length = file.tell()
         hidden.rename(path)
     except OSError as error:

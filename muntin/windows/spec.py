@@ -10,6 +10,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from math import gcd
 
 MOST_PANES = 10_000_000  # in a window
@@ -28,7 +29,7 @@ class WindowSpec:
         if not self.pane:
             object.__setattr__(self, "pane", gcd(self.range, self.slide, self.offset))
 
-    @property
+    @cached_property
     def key(self) -> str:
         """Names the kind of window whatever it is made of, the same in the next run."""
         return f"{self.range}/{self.slide}/{self.offset}"
