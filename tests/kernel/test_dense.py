@@ -19,9 +19,8 @@ RECORDS = [Record(t, "ab"[t % 2], None if t % 5 == 0 else t, "x") for t in range
 
 def windows(columns: str, records: pa.Table) -> list[dict[str, Any]]:
     job = job_of(columns, SPEC)
-    (block,) = compute(
-        records, "web", [Recipe(job.shape, job.windows)], Clocks(None)
-    ).blocks.values()
+    blocks, _ = compute(records, "web", [Recipe(job.shape, job.windows)], Clocks(None))
+    (block,) = blocks.values()
     found = dense_windows(job.shape, block, job.windows[0], range(1, 17), exact=False)
     return sorted(found.to_pylist(), key=lambda row: (row["w"], row["k0"]))
 
