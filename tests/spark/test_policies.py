@@ -37,6 +37,8 @@ def test_a_step_on_another_grid_is_told_by_its_positions() -> None:
     assert not is_needed([Span("panes", 10, -5, 6)], SHAPES, emitted)
     assert is_needed([Span("panes", 10, -5, 7)], SHAPES, emitted)
     assert not is_needed([Span("panes", 60, -5, 1)], SHAPES, emitted)
+    finer = {"panes": Emitted({replace(SPEC, pane=10): 10})}
+    assert is_needed([Span("panes", 20, -5, 3)], SHAPES, finer)  # not told on this grid
 
 
 def test_sessions_and_shapes_without_jobs() -> None:
