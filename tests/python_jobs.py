@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections import Counter
 from collections.abc import Generator, Iterable, Iterator
 from typing import Any, ClassVar
@@ -138,6 +139,44 @@ class Runs(Incremental):
                     rows.append((source, "top", top))
             rows += [(source, "count", len(found))] if found else []
         return rows
+
+
+class Tops(Incremental):
+    """Without a window: values of a source that are larger than all before them."""
+
+    uses = ("n", "source")
+    columns = {"source": "VARCHAR", "n": "BIGINT"}  # noqa: RUF012
+
+    def map(self, _: None, record: Record) -> Iterator[Pair]:
+        yield record["source"], record["n"]
+
+    def init(self, key: str) -> int:
+        return -(2**62)
+
+    def update(self, key: str, state: int, value: int) -> Generator[Pair, None, int]:
+        if value > state:
+            yield key, value
+        return max(state, value)
+
+
+class Most(MapReduce):
+    """The key with the largest sum in a window, which needs all its keys, and who chose it."""
+
+    uses = ("k", "n")
+    columns = {"k": "VARCHAR", "n": "BIGINT", "process": "BIGINT"}  # noqa: RUF012
+
+    def steps(self) -> list[Any]:
+        return [{"mapper": self.read, "reducer": self.add}, {"reducer": self.choose}]
+
+    def read(self, _: None, record: Record) -> Iterator[Pair]:
+        yield record["k"], record["n"]
+
+    def add(self, key: str, values: Iterable[int]) -> Iterator[Pair]:
+        yield None, (sum(values), key)
+
+    def choose(self, _: None, sums: Iterable[tuple[int, str]]) -> Iterator[Pair]:
+        total, key = max(sums)
+        yield key, (total, os.getpid())
 
 
 JOBS = (Sums, Removed, Spread, Batches, Largest, Runs)

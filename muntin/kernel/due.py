@@ -63,6 +63,10 @@ class Emitted:
         oldest = [_ANCIENT if e is None else w.oldest_pane(e) for w, e in self.windows.items()]
         return min(oldest, default=_ANCIENT)
 
+    def is_on(self, pane: int) -> bool:
+        """Whether ends are counted in panes of this size: the grid may have changed since."""
+        return all(spec.pane == pane for spec in self.windows)
+
     @property
     def needed_from(self) -> int | None:
         """The position before which no record is needed, or None while all are."""

@@ -330,7 +330,10 @@ def _merged(held: Held, shapes: Shapes, emitted: Mapping[str, Emitted]) -> Held:
         merged: Blocks = {}
         for shape, blocks in _by_shape(every).items():
             if shape in shapes:
-                needed = partial(_needed, shapes[shape], emitted) if shape in emitted else None
+                known = emitted.get(shape)
+                needed = None
+                if known is not None and known.is_on(shapes[shape].pane):
+                    needed = partial(_needed, shapes[shape], known)
                 merged[shape] = merge_in_slices(shapes[shape], blocks, group, needed)
         news = tuple(chain.from_iterable(holding.news for _, holding in every))
         yield group, Holding(merged, news)
@@ -338,10 +341,10 @@ def _merged(held: Held, shapes: Shapes, emitted: Mapping[str, Emitted]) -> Held:
     return held.mapPartitionsWithIndex(merge_group, preservesPartitioning=True)
 
 
-def _needed(shape: Shape, emitted: Mapping[str, Emitted], table: pa.Table) -> pa.Table:
+def _needed(shape: Shape, emitted: Emitted, table: pa.Table) -> pa.Table:
     """The rows that are needed on, of all steps: there is no older state elsewhere."""
     kind = kind_of(shape)
-    return kind.without(kind.without_forgotten(table), emitted[shape.id])
+    return kind.without(kind.without_forgotten(table), emitted)
 
 
 def _by_shape(items: Iterable[tuple[int, Holding]]) -> Blocks:

@@ -60,7 +60,8 @@ def is_needed(
         upper = span.upper
         if shape.pane and span.pane != shape.pane:
             upper = -(-span.positions[1] // shape.pane)
-        if span.shape not in emitted or not kind_of(shape).is_over(upper, emitted[span.shape]):
+        known = emitted.get(span.shape)
+        if known is None or not known.is_on(shape.pane) or not kind_of(shape).is_over(upper, known):
             return True
     return False
 

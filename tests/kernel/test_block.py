@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import datetime as dt
+import json
 import struct
 import zlib
+from dataclasses import replace
 from decimal import Decimal
 
 import pyarrow as pa
@@ -13,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from muntin.errors import BlockError
-from muntin.kernel.block import VERSION, decode, encode
+from muntin.kernel.block import NAMES_AT_MOST, VERSION, Block, Sources, decode, encode, regrid
 
 SOME = dt.datetime(1969, 12, 31, 23, 59, 59, 999_999, tzinfo=dt.UTC)
 COLUMNS = {
@@ -47,6 +49,10 @@ TWO_DICTIONARIES = pa.table(
 )
 SMALL = pa.table({"pane": [1, 2], "k0": ["ü", None], "c0": [3, 4]})
 DATA = encode(SMALL)
+BLOCK = Block(
+    "5a2b", DATA, 2, 60, 1, 3, 7, Sources.of(["web-1", "wäb-2"]), 12, 40, 3, ((1, 1), (2, 1))
+)
+BYTES = BLOCK.encode()
 
 
 @pytest.mark.parametrize("name", COLUMNS)
@@ -122,3 +128,102 @@ def test_messages_say_what_is_wrong() -> None:
     ]:
         with pytest.raises(BlockError, match=f"^{message}$"):
             decode(data, "b")
+
+
+def test_a_block_says_what_it_holds() -> None:
+    found = Block.decode(BYTES, "b")
+    assert found == BLOCK
+    assert found.sources.names == ("web-1", "wäb-2")
+    assert found.checksum == zlib.crc32(DATA[18:])
+    assert found.table().equals(SMALL)
+    assert Block.decode(Block("s", DATA, 2).encode(), "b") == Block("s", DATA, 2)
+
+
+def test_any_flipped_bit_of_a_block_is_noticed() -> None:
+    for at in range(len(BYTES)):
+        for bit in range(0, 8, 3):
+            damaged = bytearray(BYTES)
+            damaged[at] ^= 1 << bit
+            with pytest.raises(BlockError, match=r"^saved block of hot: "):
+                Block.decode(bytes(damaged), "saved block of hot")
+
+
+def test_any_part_of_a_whole_block_is_refused() -> None:
+    for size in range(len(BYTES)):
+        with pytest.raises(BlockError, match=r"^b: "):
+            Block.decode(BYTES[:size], "b")
+
+
+@given(st.binary(max_size=200))
+def test_foreign_bytes_are_no_block(data: bytes) -> None:
+    with pytest.raises(BlockError, match=r"^saved block: "):
+        Block.decode(data, "saved block")
+
+
+_fields = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner),
+    max_leaves=5,
+)
+_names = ["shape", "rows", "pane", "lower", "upper", "group", "sequence", "records", "version",
+          "steps", "names", "count", "digest", "checksum"]  # fmt: skip
+
+
+@given(st.dictionaries(st.sampled_from(_names), _fields) | _fields)
+def test_a_header_of_other_fields_is_refused(told: object) -> None:
+    """Its checksum is right, so only what it says can tell."""
+    head = json.dumps(told).encode()
+    prefix = struct.pack("<4sHII", b"MNTN", VERSION, len(head), zlib.crc32(head))
+    with pytest.raises(BlockError, match=r"^b: "):
+        Block.decode(prefix + head + DATA, "b")
+
+
+def test_a_header_before_other_rows_is_refused() -> None:
+    other = replace(BLOCK, data=encode(SMALL.slice(0, 1))).data
+    with pytest.raises(BlockError, match="the header is of other rows"):
+        Block.decode(BYTES[: -len(DATA)] + other, "b")
+
+
+def test_damaged_rows_are_refused_by_the_name_of_their_block() -> None:
+    broken = replace(BLOCK, data=DATA[:-1])
+    with pytest.raises(BlockError, match=r"^block of shape 5a2b, key group 7: the block is dam"):
+        broken.table()
+
+
+def test_many_sources_do_not_make_a_header_heavy() -> None:
+    few = Sources.of(f"web-{i}" for i in range(NAMES_AT_MOST))
+    many = Sources.of(f"web-{i}" for i in range(1000))
+    assert (len(few.names), few.count) == (NAMES_AT_MOST, NAMES_AT_MOST)
+    assert (many.names, many.count) == ((), 1000)
+    assert many == Sources.of(f"web-{i}" for i in reversed(range(1000)))
+    assert many != Sources.of(f"web-{i}" for i in range(1, 1001))
+    assert len(replace(BLOCK, sources=many).encode()) < len(BYTES) + 40
+    assert Block.decode(replace(BLOCK, sources=many).encode(), "b").sources == many
+
+
+def test_sources_add_up() -> None:
+    names = [f"web-{i}" for i in range(40)]
+    one, two = Sources.of(names[:10]), Sources.of(names[5:15])
+    assert Sources.merged([one, two]) == Sources.of(names[:15])
+    assert Sources.merged([one, Sources.of(names[10:])]).count >= 30
+    many = Sources.of(names)
+    assert Sources.merged([many, many]) == many
+    assert Sources.merged([one, two, many]) == Sources.merged([many, one, two])
+
+
+def test_panes_move_to_another_grid() -> None:
+    fine = pa.table(
+        {
+            "pane": [0, 5, -1, 12],
+            "spec": pa.array([0, 0, 0, 9], pa.int32()),
+            "not_before": pa.array([None, 9, 4, None], pa.int64()),
+            "c0": [1, 2, 3, 4],
+        }
+    )
+    coarse = regrid(fine, 10, 30)
+    assert coarse["pane"].to_pylist() == [0, 1, -1, 4]
+    assert coarse["not_before"].to_pylist() == [None, 3, 1, None]
+    assert regrid(coarse, 30, 10)["pane"].to_pylist() == [0, 3, -3, 12]
+    assert regrid(fine, 10, 10) is fine
+    with pytest.raises(BlockError, match="windows on panes of 10 do not end on panes of 50"):
+        regrid(fine, 10, 50)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from copy import deepcopy
 from dataclasses import dataclass
+from typing import Any
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -33,7 +34,10 @@ def test_patches_follow_a_document(states: list[Document]) -> None:
 
 def test_a_patch_has_what_has_changed_alone() -> None:
     known: Document = {}
-    now = {"sources": {name: (name, 1) for name in "abc"}, "left": {("job", "kind"): {1: "x"}}}
+    now: dict[str, Any] = {
+        "sources": {name: (name, 1) for name in "abc"},
+        "left": {("job", "kind"): {1: "x"}},
+    }
     difference(known, now)
     now["sources"]["b"] = ("b", 2)
     now["left"]["job", "kind"][2] = "y"
