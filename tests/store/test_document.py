@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from copy import deepcopy
 from dataclasses import dataclass
-from typing import Any
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -34,7 +33,7 @@ def test_patches_follow_a_document(states: list[Document]) -> None:
 
 def test_a_patch_has_what_has_changed_alone() -> None:
     known: Document = {}
-    now: dict[str, Any] = {
+    now: Document = {
         "sources": {name: (name, 1) for name in "abc"},
         "left": {("job", "kind"): {1: "x"}},
     }
