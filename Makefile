@@ -2,31 +2,41 @@
 SHELL := /bin/bash
 SECONDS ?= 0
 BENCH ?=
-PY := .venv/bin/python
+TESTS ?=
+WORKERS ?= 2
+MINUTES ?= 10
+# Another Python has an environment of its own: `make test PYTHON=python3.13`.
+export VENV := .venv$(if $(PYTHON),-$(notdir $(PYTHON)))
+PY := $(VENV)/bin/python
 
-.PHONY: run test check bench clean
+.PHONY: run test soak check bench clean
 
-run: .venv/ready
-	@scripts/with-java .venv/bin/muntin demo --seconds $(SECONDS)
+run: $(VENV)/ready
+	@scripts/with-java $(VENV)/bin/muntin demo --seconds $(SECONDS)
 
-test: .venv/ready-dev
-	@scripts/with-java $(PY) -m pytest
+# All tests, or some: `make test TESTS=tests/logs`.
+test: $(VENV)/ready-dev
+	@scripts/with-java $(PY) -m pytest -n $(WORKERS) --dist loadgroup $(TESTS)
 
-check: .venv/ready-dev
+# Property tests with seeds that are printed, until MINUTES are over. `make soak SEED=…` repeats one.
+soak: $(VENV)/ready-dev
+	@scripts/with-java scripts/soak $(PY) $(MINUTES) $(WORKERS) $(TESTS)
+
+check: $(VENV)/ready-dev
 	$(PY) -m ruff format --check .
 	$(PY) -m ruff check .
 	$(PY) -m mypy
 
-bench: .venv/ready-dev
+bench: $(VENV)/ready-dev
 	@scripts/with-java $(PY) -m benchmarks.run $(BENCH)
 
-.venv/ready: pyproject.toml constraints.txt scripts/make-venv
+$(VENV)/ready: pyproject.toml constraints.txt scripts/make-venv
 	@scripts/make-venv .
 	@touch $@
 
-.venv/ready-dev: pyproject.toml constraints.txt scripts/make-venv
+$(VENV)/ready-dev: pyproject.toml constraints.txt scripts/make-venv
 	@scripts/make-venv ".[dev]"
-	@touch .venv/ready $@
+	@touch $(VENV)/ready $@
 
 clean:
-	rm -rf .venv build *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf .venv .venv-* build *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis

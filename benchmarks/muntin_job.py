@@ -21,7 +21,7 @@ def run(entry: Entry, state: Path) -> None:
     context = start_context(f"local[{entry.cores}]")
 
     def answer() -> None:
-        for _ in SparkRun(program, context, Settings(state, follow=False)).steps():
+        for _ in SparkRun(program, context, Settings(state, follow=False)).turns():
             pass
 
     measured = measure(answer)

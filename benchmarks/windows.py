@@ -33,7 +33,7 @@ from muntin.kernel.consolidate import Consolidation
 from muntin.kernel.due import Due
 from muntin.kernel.finish import completed, finish
 from muntin.model import POSITION, Job
-from muntin.run.pipeline import recipes_of
+from muntin.run.catalog import recipes_of
 from muntin.spark.context import start_context
 from muntin.spark.runner import Settings, SparkRun
 from muntin.store.results import Results
@@ -76,7 +76,7 @@ def program(folder: Path, select: str, windows: tuple[str, ...]) -> muntin.Progr
 def timed(context: SparkContext, asked: muntin.Program, state: Path) -> Run:
     shutil.rmtree(state, ignore_errors=True)
     started = time.perf_counter()
-    for _ in SparkRun(asked, context, Settings(state, follow=False)).steps():
+    for _ in SparkRun(asked, context, Settings(state, follow=False)).turns():
         pass
     seconds = time.perf_counter() - started
     return Run(seconds, Results(state).read("j"))
@@ -140,7 +140,7 @@ def merges() -> None:
     (job,) = asked.jobs.values()
     minutes = [m * 60_000_000 for m in range(60)]
     records = pa.table({"k": ["a"] * 60, POSITION: pa.array(minutes, pa.int64())})
-    (block,) = compute(records, "s", recipes_of([job]), Clocks()).blocks.values()
+    (block,) = compute(records, "s", recipes_of([job]), Clocks())[0].values()
     consolidation = Consolidation(job.shape, block)
     for spec in sorted(job.windows):
         consolidation.windows(spec, list(range(spec.length, 61, spec.length)), True)
@@ -166,7 +166,7 @@ def one_by_one() -> None:
         times = pa.array(np.sort(chance.integers(0, 3650, len(keys))) + FIRST)
         some = chance.random(len(keys))
         records = pa.table({"k": keys, "n": keys, "x": some, POSITION: times})
-        (block,) = compute(records, "s", recipes_of([job]), Clocks()).blocks.values()
+        (block,) = compute(records, "s", recipes_of([job]), Clocks())[0].values()
         ways = {
             "merged from panes": _one_by_one(job, block, ahead=False),
             "looking ahead": _one_by_one(job, block, ahead=True),

@@ -1,22 +1,31 @@
-"""Muntin: standing questions over logs, answered window by window."""
+"""Muntin: standing questions over logs, answered window by window.
 
-from muntin.api import attach, results, run_on_spark
-from muntin.errors import (
-    BadRowError,
-    BlockError,
-    CodeError,
-    EngineError,
-    InputError,
-    LanguageError,
-    MuntinError,
-    StateError,
-)
-from muntin.fidelity.score import C2, Reason, State
-from muntin.kernel.python.jobs import Incremental, MapReduce
-from muntin.language.program import load, sql, with_job
-from muntin.model import Counts, Job, Program, Stream
-from muntin.run.inline import run_inline as run
-from muntin.run.results import Result
+What is exported is loaded when it is first asked for: a command need not wait for all of it.
+"""
+
+import sys as _sys
+import types as _types
+import typing as _typing
+from importlib import import_module as _import_module
+
+if _typing.TYPE_CHECKING:
+    from muntin.api import attach, results, run_on_spark
+    from muntin.errors import (
+        BadRowError,
+        BlockError,
+        CodeError,
+        EngineError,
+        InputError,
+        LanguageError,
+        MuntinError,
+        StateError,
+    )
+    from muntin.fidelity.score import C2, Reason, State
+    from muntin.kernel.python.jobs import Incremental, MapReduce
+    from muntin.language.program import load, sql, with_job
+    from muntin.model import Counts, Job, Program, Stream
+    from muntin.run.inline import run_inline as run
+    from muntin.run.results import Result
 
 __all__ = [
     "C2",
@@ -45,3 +54,38 @@ __all__ = [
     "sql",
     "with_job",
 ]
+
+
+_HOMES = {
+    "muntin.api": ("attach", "results", "run_on_spark"),
+    "muntin.errors": tuple(name for name in __all__ if name.endswith("Error")),
+    "muntin.fidelity.score": ("C2", "Reason", "State"),
+    "muntin.kernel.python.jobs": ("Incremental", "MapReduce"),
+    "muntin.language.program": ("load", "sql", "with_job"),
+    "muntin.model": ("Counts", "Job", "Program", "Stream"),
+    "muntin.run.inline": ("run",),
+    "muntin.run.results": ("Result",),
+}
+
+
+class _Muntin(_types.ModuleType):
+    """The package, which looks for an export in its home."""
+
+    def __getattr__(self, name: str) -> object:
+        home = next((home for home, names in _HOMES.items() if name in names), None)
+        if home is None:
+            raise AttributeError(f"module 'muntin' has no attribute '{name}'")
+        value = getattr(_import_module(home), "run_inline" if name == "run" else name)
+        setattr(self, name, value)
+        return value
+
+    def __setattr__(self, name: str, value: object) -> None:
+        """The folder `run` is no attribute, because a function that is exported has its name."""
+        if name != "run" or not isinstance(value, _types.ModuleType):
+            super().__setattr__(name, value)
+
+    def __dir__(self) -> list[str]:
+        return sorted({*super().__dir__(), *__all__})
+
+
+_sys.modules[__name__].__class__ = _Muntin

@@ -15,7 +15,8 @@ from muntin.errors import InputError
 from muntin.model import Program
 from muntin.run.inline import log
 from muntin.run.results import Result
-from muntin.store.results import DEFAULT_STATE, Results
+from muntin.store import DEFAULT_STATE
+from muntin.store.results import Results
 from muntin.units import parse_duration
 
 if TYPE_CHECKING:
@@ -43,10 +44,10 @@ def run_on_spark(
     settings = Settings(Path(state), follow, seconds_of(idle, "idle"), seconds=seconds)
     require_free(settings.state)
     context = spark.sparkContext if spark else start_context()
-    for step in SparkRun(program, context, settings).steps():
-        for text in step.notes:
+    for turn in SparkRun(program, context, settings).turns():
+        for text in turn.notes:
             note(text)
-        yield from step.emission.results()
+        yield from turn.emission.results()
 
 
 def attach(

@@ -1,4 +1,7 @@
-"""The command line: explain, try, run, results, status, demo."""
+"""The command line: explain, try, run, results, status, demo.
+
+Commands import what they need when they run: Spark is on its way while the rest is loaded.
+"""
 
 from __future__ import annotations
 
@@ -8,25 +11,21 @@ import time
 from datetime import datetime
 from importlib import metadata
 from pathlib import Path
-from typing import Annotated, Any, cast
+from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 from rich.console import Console
 from rich.text import Text
 from typer.core import TyperGroup
 
-from muntin.api import is_latest, seconds_of
 from muntin.errors import InputError, LanguageError, MuntinError
-from muntin.language import program as programs
-from muntin.language.explain import explain as explain_program
-from muntin.language.explain import explain_stream
-from muntin.model import Program
-from muntin.run.inline import windows_inline
-from muntin.run.pipeline import Pipeline
-from muntin.show.output import OutputFormat, RowWriter, losses, note
-from muntin.store.checkpoint import choices_in
-from muntin.store.results import DEFAULT_STATE, Results
-from muntin.windows.choice import Sharing
+from muntin.show import OutputFormat
+from muntin.store import DEFAULT_STATE
+
+if TYPE_CHECKING:
+    from muntin.model import Program
+    from muntin.run.loop import Loop
+    from muntin.windows.choice import Sharing
 
 _err = Console(stderr=True, highlight=False)
 
@@ -82,6 +81,11 @@ def explain(
     ] = None,
 ) -> None:
     """Print each job's plan: windows, pane, cells and the SQL of every stage."""
+    from muntin.language import program as programs
+    from muntin.language.explain import explain as explain_program
+    from muntin.language.explain import explain_stream
+    from muntin.store.checkpoint import choices_in
+
     try:
         program = programs.load(file)
     except LanguageError as error:
@@ -99,14 +103,18 @@ def try_(
     format_: Format = OutputFormat.TABLE,
 ) -> None:
     """Answer from what the files hold now, in this process, without Spark."""
+    from muntin.language import program as programs
+    from muntin.run.inline import windows_inline
+    from muntin.show.output import RowWriter
+
     writer = RowWriter(format_, sys.stdout)
-    pipelines: list[Pipeline] = []
+    loops: list[Loop] = []
     program = _chosen(programs.load(file), job)
-    for windows in windows_inline(program, note=_note, done=pipelines.append):
+    for windows in windows_inline(program, note=_note, done=loops.append):
         writer.write(windows.job.name, windows.table())
-    for pipeline in pipelines:
-        _tell_losses(pipeline)
-    if not any(pipeline.progress.records for pipeline in pipelines):
+    for loop in loops:
+        _tell_losses(loop)
+    if not any(loop.progress.records for loop in loops):
         _err.print("no records, no windows")
 
 
@@ -128,19 +136,24 @@ def run(
     summary: Annotated[Path | None, typer.Option(help="Write totals here as JSON.")] = None,
 ) -> None:
     """Run all jobs on Spark; results go to Delta tables under the state folder."""
+    from muntin.spark.gateway import held_back, starting
+
     if once and for_ is not None:
         raise InputError("--once ends when all is read, and --for follows; give one of them")
-    seconds = seconds_of(for_, "--for") if for_ is not None else None
-    idle_seconds = seconds_of(idle, "--idle")
     if sharing not in ("auto", "shared", "separate"):
         raise InputError(f"--sharing is auto, shared or separate, not '{sharing}'")
-    program = programs.load(file)
-    from muntin.show.console import RunOptions, run_program
-
-    settings = RunOptions(state, master, once, seconds, idle_seconds, cast(Sharing, sharing))
-    if summary is not None:
-        _write(summary, "", "a")  # refused now rather than after the run
-    totals = run_program(_chosen(program, None), settings, _err)
+    with starting(master) as jvm:
+        with held_back():
+            from muntin.api import seconds_of
+            from muntin.language import program as programs
+            from muntin.show.console import RunOptions, run_program
+        seconds = seconds_of(for_, "--for") if for_ is not None else None
+        chosen = cast("Sharing", sharing)
+        options = RunOptions(state, once, seconds, seconds_of(idle, "--idle"), chosen)
+        program = _chosen(programs.load(file), None)
+        if summary is not None:
+            _write(summary, "", "a")  # refused now rather than after the run
+        totals = run_program(program, options, jvm, _err)
     if summary is not None:
         _write(summary, json.dumps(totals, indent=2) + "\n", "w")
 
@@ -160,6 +173,10 @@ def results(
     ] = False,
 ) -> None:
     """Print a job's results, each with C²: how complete it is, and why it left."""
+    from muntin.api import is_latest
+    from muntin.show.output import RowWriter
+    from muntin.store.results import Results
+
     latest = is_latest(window, "--window")
     store = Results(state)
     writer = RowWriter(format_, sys.stdout, detail, scored=True, revisions=revisions)
@@ -195,9 +212,12 @@ def demo(
     seconds: Annotated[float, typer.Option(help="Stop after this long; 0 means never.")] = 0,
 ) -> None:
     """Write live logs of a few servers and answer three questions from them."""
-    from muntin.show.demo.show import run_demo
+    from muntin.spark.gateway import held_back, starting
 
-    run_demo(seconds or None)
+    with starting(None) as jvm:
+        with held_back():
+            from muntin.show.demo.show import run_demo
+        run_demo(seconds or None, jvm)
 
 
 def main() -> None:
@@ -235,11 +255,15 @@ def _write(path: Path, text: str, mode: str) -> None:
 
 
 def _note(text: str) -> None:
+    from muntin.show.output import note
+
     _err.print(note(text), soft_wrap=True)
 
 
-def _tell_losses(pipeline: Pipeline) -> None:
-    progress = pipeline.progress
+def _tell_losses(loop: Loop) -> None:
+    from muntin.show.output import losses
+
+    progress = loop.progress
     late = {job: late.records for job, late in progress.late.items()}
     slack_us = {job: late.slack_us for job, late in progress.late.items()}
     for text in losses(progress.records, progress.bad, late, slack_us):

@@ -268,6 +268,27 @@ class Shape:
     """What of a window may have to be left out: then sources are the last key of blocks."""
     revise_us: int | None = None
     """How long late records count in windows that have left; other blocks are kept for it."""
+    alone: bool = False
+    """Whether its panes are not those of other jobs that differ in nothing else."""
+
+    @property
+    def keeps_panes(self) -> bool:
+        """Whether the size of its panes is part of what its blocks mean.
+
+        Elsewhere panes are only a grid to add up on, which may become finer or coarser.
+        """
+        chosen = self.sample is not None or self.apart is not None or self.spans == "touch"
+        lives_on = self.code is not None and self.code.style == "states"
+        return self.alone or chosen or lives_on
+
+    @property
+    def meaning(self) -> tuple[object, ...]:
+        """All that tells its blocks from those of other shapes, in this run and the next."""
+        return (
+            self.stream, self.records, self.uses, self.where, self.keys, self.parts, self.code,
+            self.axis, self.begin, self.until, self.gap, self.spans, self.sample, self.apart,
+            self.revise_us, self.pane if self.keeps_panes else None,
+        )  # fmt: skip
 
     @property
     def by_source(self) -> bool:
@@ -292,8 +313,8 @@ class Shape:
 
     @cached_property
     def id(self) -> str:
-        """A short name that is the same in every process and in the next run."""
-        return sha256(repr(self).encode()).hexdigest()[:16]
+        """A short name of its meaning, the same in every process and in the next run."""
+        return sha256(repr(self.meaning).encode()).hexdigest()[:16]
 
 
 @dataclass(frozen=True)
@@ -313,6 +334,13 @@ class Job:
     @property
     def stream(self) -> str:
         return self.shape.stream
+
+    @cached_property
+    def version(self) -> str:
+        """A short name of its definition, whatever panes it shares."""
+        windows = tuple(spec.key for spec in self.windows)
+        told = (self.shape.id, windows, self.finishes, self.outputs, self.having, self.order)
+        return sha256(repr((*told, self.limit, self.bounds)).encode()).hexdigest()[:16]
 
     @property
     def max_errors(self) -> int:

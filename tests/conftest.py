@@ -1,27 +1,62 @@
 """One Spark session for all tests that need one, and hypothesis without deadlines.
 
 Where CI is set, examples are the same in every run: what lands depends on the change alone.
+Tests of two workers are shared out so that one worker has the Spark session, and the long ones
+go first. `make soak` takes tests in an order that its seed decides, until its time is over.
 """
 
 from __future__ import annotations
 
 import os
+import random
+import time
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import pytest
-from hypothesis import HealthCheck, settings
+from hypothesis import HealthCheck, is_hypothesis_test, settings
+
+from tests.effort import EFFORT
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 settings.register_profile(
     "muntin",
+    max_examples=100 * EFFORT,
     deadline=None,
     derandomize="CI" in os.environ,
+    print_blob=True,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
 )
 settings.load_profile("muntin")
+
+SOAK_SEED = os.environ.get("SOAK_SEED")
+SOAK_UNTIL = float(os.environ.get("SOAK_UNTIL", "inf"))  # seconds since the epoch
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if "spark" in getattr(item, "fixturenames", ()):
+            item.add_marker("spark")
+            item.add_marker(pytest.mark.xdist_group("spark"))
+    if SOAK_SEED is not None:
+        random.Random(SOAK_SEED).shuffle(items)
+    items.sort(key=_turn)
+
+
+def _turn(item: pytest.Item) -> int:
+    if item.get_closest_marker("spark"):
+        return 0
+    if item.get_closest_marker("jvm"):
+        return 1
+    return 2 if is_hypothesis_test(getattr(item, "obj", None)) else 3
+
+
+def pytest_runtest_setup() -> None:
+    if time.time() > SOAK_UNTIL:
+        pytest.skip("the time of the soak is over")
 
 
 @pytest.fixture(autouse=True)

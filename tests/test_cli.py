@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from muntin.cli import main
+from tests.waiting import PATIENCE
 
 SQL = """
 CREATE STREAM hits FROM '{folder}/logs/{{source}}.jsonl' FORMAT json TIMESTAMP ts{options};
@@ -205,7 +206,7 @@ def test_an_interrupted_try_says_that_it_stopped(sql: Path) -> None:
     assert process.stdout is not None
     assert process.stdout.readline()  # the rest is more than a pipe holds, so it goes on
     process.send_signal(signal.SIGINT)
-    _, err = process.communicate(timeout=60)
+    _, err = process.communicate(timeout=PATIENCE)
     assert (process.returncode, err) == (130, "stopped\n")
 
 
@@ -255,5 +256,5 @@ def test_an_interrupted_query_says_that_it_stopped(tmp_path: Path) -> None:
     assert process.stdout is not None
     assert process.stdout.readline() == "ready\n"
     process.send_signal(signal.SIGINT)
-    _, err = process.communicate(timeout=60)
+    _, err = process.communicate(timeout=PATIENCE)
     assert (process.returncode, err) == (130, "stopped\n")

@@ -9,6 +9,41 @@ import muntin
 
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "muntin"
+TESTS = ROOT / "tests"
+
+# Modules without a test of their name, each with what shows that it works.
+TESTED_ELSEWHERE = {
+    "kernel/finish": "every window of tests/kernel/test_consolidate.py and test_compute.py",
+    "kernel/python/jobs": "protocols and bases without behaviour, for all jobs in tests",
+    "kernel/python/mapping": "every job of tests/whole/test_python_jobs.py",
+    "kernel/python/partials": "every job of tests/whole/test_python_jobs.py",
+    "kernel/python/reducing": "every job of tests/whole/test_python_jobs.py",
+    "language/grouped": "jobs.sql and queries_errors.sql in tests/language/test_queries.py",
+    "language/scope": "jobs.sql and queries_errors.sql in tests/language/test_queries.py",
+    "logs/bad": "messages of bad rows in tests/logs/test_records.py",
+    "logs/watch": "tests/logs/test_tail.py and test_files.py, through Tail",
+    "run/answers": "tests/whole/test_live.py and test_bounds.py, step by step",
+    "run/catalog": "jobs exchanged between turns in tests/run/test_loop.py",
+    "run/chooser": "every sharing in tests/whole/test_answers.py",
+    "run/contracts": "protocols and values without behaviour",
+    "run/due": "tests/whole/test_live.py and test_bounds.py, step by step",
+    "run/inline": "every inline answer of tests/whole",
+    "run/progress": "restarts in tests/spark/test_runner.py",
+    "run/results": "tests/whole/test_live_on_spark.py and tests/store/test_results.py",
+    "run/retention": "tests/whole/test_edges.py: what is forgotten, and what is not",
+    "show/demo/shop": "writes the logs that show/demo/show follows",
+    "show/demo/show": "`make run`, by eye",
+    "show/status": "tests/whole/test_live_on_spark.py, as it is printed",
+    "spark/collection": "steps of every run on Spark, merged ones in tests/spark/test_runner.py",
+    "spark/context": "the session of every test on Spark",
+    "spark/daemon": "the workers of every test on Spark",
+    "spark/frames": "tests/spark/test_attach.py and tests/whole/test_frames.py",
+    "spark/gateway": "tests/show/test_console.py, which looks for what is left behind",
+    "store/checkpoint": "restarts in tests/spark/test_runner.py",
+    "store/delta": "tests/store/test_results.py",
+    "store/journal": "restarts in tests/spark/test_runner.py",
+    "store/tallies": "restarts in tests/spark/test_runner.py and tests/whole/test_counted.py",
+}
 
 # Lower floors know nothing of higher ones.
 FLOORS = [
@@ -87,3 +122,51 @@ def test_exports_are_the_short_list() -> None:
 def test_modules_open_by_saying_what_they_are() -> None:
     silent = [p for p in modules() if not ast.get_docstring(ast.parse(p.read_text()))]
     assert silent == []
+
+
+def test_modules_have_a_test_of_their_name() -> None:
+    """`muntin/a/b.py` is tested by `tests/a/test_b.py`, or by `test_b_*.py` there."""
+    untested = {name for name in map(module_name, modules()) if not named_after(name)}
+    assert untested - set(TESTED_ELSEWHERE) == set(), "there is no test of its name"
+    assert set(TESTED_ELSEWHERE) - untested == set(), "there is one now: take it off the list"
+
+
+def test_tests_have_the_name_of_a_module() -> None:
+    """What is about no single module is in `tests/whole`."""
+    named = {test for path in modules() for test in named_after(module_name(path))}
+    there = {path for path in TESTS.rglob("test_*.py") if path.parent != TESTS / "whole"}
+    assert there - named == set()
+
+
+def module_name(path: Path) -> str:
+    return path.relative_to(PACKAGE).with_suffix("").as_posix()
+
+
+def named_after(module: str) -> list[Path]:
+    folder, _, name = module.rpartition("/")
+    if name.startswith("__"):
+        return [Path(__file__)]  # nothing but a docstring, exports or one call
+    tests = (TESTS / folder).glob(f"test_{name}*.py")
+    return [path for path in tests if f"{path.stem}_".startswith(f"test_{name}_")]
+
+
+def private_names(path: Path) -> set[str]:
+    """Names with an underscore that a module takes from others: imported, or of a value."""
+    tree = ast.parse(path.read_text())
+    own = {
+        node.attr
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Attribute) and getattr(node.value, "id", "") in ("self", "cls")
+    }
+    own |= {node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)}
+    names = {node.attr for node in ast.walk(tree) if isinstance(node, ast.Attribute)} - own
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith(("pyspark", "py4j")):
+            names |= {alias.name for alias in node.names}
+    return {name for name in names if name.startswith("_") and not name.startswith("__")}
+
+
+def test_only_one_module_leans_on_internals_of_pyspark() -> None:
+    spark = PACKAGE / "spark"
+    leaning = {p.name: names for p in spark.rglob("*.py") if (names := private_names(p))}
+    assert leaning.keys() == {"internals.py"}

@@ -7,9 +7,10 @@ from collections.abc import Callable
 from typing import TypeVar
 
 Found = TypeVar("Found")
+PATIENCE = 300.0  # seconds, after which something hangs; a loaded machine may need a minute
 
 
-def wait_for(condition: Callable[[], Found], seconds: float = 60) -> Found:
+def wait_for(condition: Callable[[], Found], seconds: float = PATIENCE) -> Found:
     """What the condition gives as soon as that is true of anything."""
     limit = time.monotonic() + seconds
     while time.monotonic() < limit:

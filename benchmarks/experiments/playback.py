@@ -19,6 +19,7 @@ import numpy as np
 
 import muntin as mt
 from muntin.run.inline import InlineRun
+from muntin.run.loop import Rules
 from muntin.run.results import JobWindows
 
 START = 1_799_884_800.0  # where windows of every length in use here begin
@@ -74,7 +75,7 @@ def step_through(
 ) -> Iterator[Callable[[], list[JobWindows]]]:
     """A step for every tick, to be made once the logs have grown."""
     (stream,) = asked.streams.values()
-    run = InlineRun(stream, list(asked.jobs.values()), True, idle_seconds)
+    run = InlineRun(stream, list(asked.jobs.values()), Rules(True, idle_seconds))
     waiting = sorted(pieces, key=attrgetter("at"))[::-1]
     for now in ticks:
         while waiting and waiting[-1].at <= now:
@@ -83,7 +84,7 @@ def step_through(
 
 
 def _step(run: InlineRun, now: float) -> list[JobWindows]:
-    return run.step(now).windows
+    return list(run.turn(now).windows)
 
 
 def _write(folder: Path, piece: Piece) -> None:

@@ -30,6 +30,7 @@ class Source:
     wrote_at: float = 0.0  # when the files were changed that were read last
     touched_at: float = 0.0  # when they were changed and nothing came of it
     ended: bool = False
+    sequence: int = 0  # of its last delivery
 
     def advance(self, first: Mapping[str, int], reached: Mapping[str, int]) -> None:
         """Takes the lowest and the highest positions of its records on each axis."""

@@ -11,9 +11,9 @@ its source has written. Nothing can be late on them.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
+from itertools import pairwise
 
 import numpy as np
 import pyarrow as pa
@@ -22,14 +22,16 @@ from numpy.typing import NDArray
 
 from muntin.fidelity.sampling import kept
 from muntin.kernel.kinds import kind_of
-from muntin.kernel.kinds.kind import Given, Outcome
+from muntin.kernel.kinds.kind import Given
+from muntin.kernel.reading import Cost, Reading, added_up
 from muntin.kernel.statements import Windows
 from muntin.model import MARK, NOWHERE, ORIGIN, SIZE, TIME, UNTIL, Axis, Fault, Shape, Tally
 
 Positions = NDArray[np.int64]
-Late = dict[str, tuple[int, int]]  # how many records, and how far behind the stream time at most
+Mask = NDArray[np.bool_]
 MOST_PANES_TOUCHED = 100_000
 _NONE = NOWHERE
+_LAST = (1 << 63) - 1
 
 
 @dataclass(frozen=True)
@@ -41,36 +43,6 @@ class Recipe:
     separate: bool = False
     over: int | None = None  # the position before which sessions have left
     needs: int | None = None  # the position before which no window needs anything
-
-
-@dataclass(frozen=True)
-class Cost:
-    """What computing a shape's blocks took."""
-
-    records: int = 0
-    rows: int = 0
-    seconds: float = 0.0
-
-    def __add__(self, other: Cost) -> Cost:
-        return Cost(
-            self.records + other.records, self.rows + other.rows, self.seconds + other.seconds
-        )
-
-
-@dataclass(frozen=True)
-class Computed:
-    """The blocks of one piece of log, by shape, and what was counted on the way."""
-
-    blocks: dict[str, pa.Table]
-    tallies: tuple[Tally, ...]
-    records: int
-    bad: int
-    costs: dict[str, Cost]
-    backwards: int = 0  # records whose sequence number is lower than one before
-    ahead: int = 0  # records of a time that is yet to come
-    late: Late = field(default_factory=dict)  # for sessions, by shape
-    faults: tuple[Fault, ...] = ()
-    first: dict[str, int] = field(default_factory=dict)  # axis -> the lowest position
 
 
 @dataclass
@@ -129,88 +101,133 @@ class Clocks:
         return {axis: position for axis, position in found.items() if position is not None}
 
 
+@dataclass(frozen=True)
+class Segment:
+    """Consecutive rows of a table that are one piece of a source's log.
+
+    `broken` are rows that could not even be split, in order and numbered among all rows of the
+    piece; the table does not have them. Clocks go on from piece to piece, so that the pieces of
+    one source have to come in the order of its log.
+    """
+
+    source: str
+    rows: int
+    clocks: Clocks
+    broken: Sequence[int] = ()
+
+
 def compute(
     records: pa.Table,
     source: str,
     recipes: Sequence[Recipe],
     clocks: Clocks,
     broken: Iterable[int] = (),
-) -> Computed:
-    """The blocks of one piece of log. Rows with a null position are bad, as are `broken` ones."""
+) -> tuple[dict[str, pa.Table], Reading]:
+    """The blocks of one piece of log by shape, and what was counted on the way.
+
+    Rows with a null position are bad, as are `broken` ones.
+    """
+    segment = Segment(source, records.num_rows, clocks, sorted(broken))
+    blocks, (reading,) = compute_together(records, [segment], recipes)
+    return blocks, reading
+
+
+def compute_together(
+    records: pa.Table, segments: Sequence[Segment], recipes: Sequence[Recipe]
+) -> tuple[dict[str, pa.Table], list[Reading]]:
+    """The blocks of pieces of many logs by shape, and the reading of every piece.
+
+    Blocks have the rows of all pieces. Readings are as those of each piece by itself, but for
+    what blocks have cost, which is shared out by the numbers of records.
+    """
     spanning = [recipe.shape.pane for recipe in recipes if recipe.shape.spans is not None]
-    places = _Places(records, clocks, sorted(broken), min(spanning, default=0))
+    places = _Places(records, segments, min(spanning, default=0))
     axes = {a: None for recipe in recipes for a in recipe.shape.axes if not a.is_time}
     ways = {axis.column: places.along(axis) for axis in (TIME, *axes)}
     good = places.good(ways)
     marked = MARK in good.column_names
-    blocks, costs = {}, {}
-    faults: list[Fault] = []
-    late: Late = {}
+    blocks: dict[str, pa.Table] = {}
+    costs: dict[str, Cost] = {}
+    faults: list[list[Fault]] = [[] for _ in segments]
+    changed: list[dict[str, frozenset[int]]] = [{} for _ in segments]
+    late: list[dict[str, tuple[int, int]]] = [{} for _ in segments]
     for recipe in recipes:
         shape, way = recipe.shape, ways[recipe.shape.axis.column]
         started = time.perf_counter()
-        given = Given(
-            source,
-            recipe.windows,
-            recipe.separate,
-            marked and shape.axis.is_time and shape.revise_us is None,
-            needed=partial(_used, recipe, good, way, source),
-            since=partial(way.since, good, recipe.over),
-        )
-        made = kind_of(shape).compute(given) if good.num_rows else Outcome(None)
-        faults.extend(made.faults)
-        if made.late is not None:
-            late[shape.id] = made.late
-        if made.block is None:
-            costs[shape.id] = Cost()
-            continue
+        may_be_late = marked and shape.axis.is_time and shape.revise_us is None
+        used = _used(recipe, way, places)
+        rows = places.with_origin(good) if shape.by_source else good
+        kind = kind_of(shape)
+        made: list[pa.Table] = []
+        # Of windows that may be revised it is known which source has changed them.
+        for number, stretch in places.stretches(kind.tells_sources or shape.revise_us is not None):
+            mine = _chosen(rows, used, stretch)
+            if not mine.num_rows:
+                continue
+            source, windows = segments[number].source, recipe.windows
+            given = Given(mine, source, windows, may_be_late, recipe.separate)
+            outcome = kind.compute(given)
+            block = outcome.block
+            faults[number] += outcome.faults
+            if block.num_rows:
+                made.append(block)
+                if shape.revise_us is not None:
+                    panes = pc.unique(block.column("pane")).to_pylist()
+                    changed[number][shape.id] = frozenset(panes)
+        if made:
+            blocks[shape.id] = made[0] if len(made) == 1 else pa.concat_tables(made)
+        if not kind.has_panes:
+            for number, behind in way.too_late(recipe.over, places):
+                late[number][shape.id] = behind
         taken = time.perf_counter() - started
-        costs[shape.id] = Cost(good.num_rows, made.block.num_rows, taken)
-        if made.block.num_rows:
-            blocks[shape.id] = made.block
-    grids = _grids(recipes)
-    tallies = [t for axis, size in grids for t in ways[axis].tallies(source, axis, size)]
-    backwards = sum(way.backwards for way in ways.values())
-    return Computed(
-        blocks,
-        tuple(tallies),
-        good.num_rows,
-        places.bad + backwards,
-        costs,
-        backwards,
-        places.ahead,
-        late,
-        tuple(faults),
-        {axis: lowest for axis, way in ways.items() if (lowest := way.lowest) is not None},
-    )
+        size = sum(block.num_rows for block in made)
+        costs[shape.id] = Cost(good.num_rows, size, taken) if used.any() else Cost()
+    tallies: list[list[Tally]] = [[] for _ in segments]
+    for axis, size in _grids(recipes):
+        for number, tally in ways[axis].tallies(axis, size, places):
+            tallies[number].append(tally)
+    first = {axis: way.lowest(places) for axis, way in ways.items()}
+    readings = []
+    for number, segment in enumerate(segments):
+        backwards = sum(way.backwards.get(number, 0) for way in ways.values())
+        readings.append(
+            Reading(
+                segment.source,
+                tallies=added_up(tallies[number]),
+                records=int(places.counts[number]),
+                bad=places.bad(number) + backwards,
+                first={axis: low[number] for axis, low in first.items() if number in low},
+                reached=segment.clocks.reached(),
+                costs={id_: places.share(cost, number) for id_, cost in costs.items()},
+                late=late[number],
+                faults=tuple(faults[number]),
+                changed=changed[number],
+                backwards=backwards,
+                ahead=places.ahead.get(number, 0),
+            )
+        )
+    return blocks, readings
 
 
-def _used(recipe: Recipe, records: pa.Table, way: _Way, source: str) -> pa.Table:
-    """The records that some window of the recipe will be made of, as far as is known now."""
-    shape, used = recipe.shape, np.ones(records.num_rows, bool)
+def _used(recipe: Recipe, way: _Way, places: _Places) -> Mask:
+    """Which records some window of the recipe will be made of, as far as is known now."""
+    shape, used = recipe.shape, np.ones(len(way.positions), bool)
+    if not kind_of(shape).has_panes:
+        return used if recipe.over is None else way.positions >= recipe.over
     if recipe.needs is not None and shape.spans is None:
         used &= way.positions >= recipe.needs
     if shape.sample is not None:
-        panes, which = np.unique(way.positions // shape.pane, return_inverse=True)
-        used &= kept(shape.sample, source, panes)[which]
-    if not used.all():
-        records = records.filter(pa.array(used))
-    if shape.by_source:
-        records = records.append_column(ORIGIN, pa.repeat(pa.scalar(source), records.num_rows))
-    return records
+        for number, rows in places.stretches(apart=True):
+            inside = slice(rows.start, rows.stop)
+            panes, which = np.unique(way.positions[inside] // shape.pane, return_inverse=True)
+            used[inside] &= kept(shape.sample, places.segments[number].source, panes)[which]
+    return used
 
 
-def unreadable(source: str, recipes: Sequence[Recipe], clocks: Clocks) -> Computed:
-    """What cannot be read: one bad row where the source stands, or where its next record is."""
-    tallies = []
-    for axis, size in _grids(recipes):
-        clock = clocks.by_axis.setdefault(axis, Clock())
-        if clock.reached is not None:
-            pane = clock.reached // size
-            tallies.append(Tally(source, axis, size, pane, None, 0, 1, pane * size))
-    for clock in clocks.by_axis.values():
-        clock.waiting += clock.reached is None
-    return Computed({}, tuple(tallies), 0, 1, {})
+def _chosen(rows: pa.Table, used: Mask, stretch: range) -> pa.Table:
+    mine = rows if len(stretch) == len(used) else rows.slice(stretch.start, len(stretch))
+    inside = used[stretch.start : stretch.stop]
+    return mine if inside.all() else mine.filter(pa.array(inside))
 
 
 def _grids(recipes: Iterable[Recipe]) -> list[tuple[str, int]]:
@@ -221,107 +238,203 @@ def _grids(recipes: Iterable[Recipe]) -> list[tuple[str, int]]:
 
 @dataclass
 class _Way:
-    """The records of one piece along one axis."""
+    """The good records of all segments along one axis.
+
+    By the number of a segment, where it has any: the positions at which its bad rows count, and
+    how many of its records go backwards.
+    """
 
     positions: Positions
     times: Positions
-    bad_times: Positions
+    bad_times: dict[int, Positions] = field(default_factory=dict)
+    backwards: dict[int, int] = field(default_factory=dict)
     marks: Positions | None = None
-    backwards: int = 0
     until: Positions | None = None  # where spans end, if every pane they touch counts them
 
-    @property
-    def lowest(self) -> int | None:
-        there = self.positions[self.positions != _NONE]
-        return int(there.min()) if len(there) else None
+    def lowest(self, places: _Places) -> dict[int, int]:
+        """The lowest position in each segment that has one."""
+        full = np.flatnonzero(places.counts)
+        if not len(full):
+            return {}
+        there = np.where(self.positions == _NONE, _LAST, self.positions)
+        lowest = np.minimum.reduceat(there, places.starts[full]).tolist()
+        return {n: low for n, low in zip(full.tolist(), lowest, strict=True) if low != _LAST}
 
-    def since(self, records: pa.Table, over: int | None) -> tuple[pa.Table, tuple[int, int]]:
-        """The records that sessions may still have, and of the others how many and how late."""
-        gone = self.positions < (_NONE if over is None else over)
-        late = gone if self.marks is None else gone | (self.marks > self.positions)
-        if not late.any():
-            return records, (0, 0)
-        left = records.filter(pa.array(~gone)) if gone.any() else records
-        return left, (int(late.sum()), int((self.times - self.positions)[late].max()))
+    def too_late(self, over: int | None, places: _Places) -> Iterator[tuple[int, tuple[int, int]]]:
+        """How many records of a segment come too late for sessions, and how late at most."""
+        late = self.positions < (_NONE if over is None else over)
+        if self.marks is not None:
+            late |= self.marks > self.positions
+        for number, rows in places.stretches(apart=True) if late.any() else ():
+            inside = slice(rows.start, rows.stop)
+            mine = late[inside]
+            if mine.any():
+                behind = (self.times[inside] - self.positions[inside])[mine].max()
+                yield number, (int(mine.sum()), int(behind))
 
-    def tallies(self, source: str, axis: str, size: int) -> Iterable[Tally]:
+    def tallies(self, axis: str, size: int, places: _Places) -> Iterator[tuple[int, Tally]]:
+        """The tallies of every segment, by its number."""
         there = self.positions != _NONE
         positions, times, marks = self.positions[there], self.times[there], self.marks
+        numbers = np.repeat(np.arange(len(places.counts)), places.counts)[there]
         panes = positions // size
         if self.until is not None:
             last = np.maximum(positions, self.until - 1) // size
             touched = last - panes + 1
             first = np.repeat(panes, touched)
             panes = first + _steps(touched)
-            times = np.repeat(times, touched)
+            times, numbers = np.repeat(times, touched), np.repeat(numbers, touched)
             marks = np.repeat(marks, touched) if marks is not None else None
-        counted = _count(panes, _not_before(panes, marks, size), times)
-        for (pane, not_before), (records, reached) in counted.items():
-            yield Tally(source, axis, size, pane, not_before, records, 0, reached)
-        numbers, bad = np.unique(self.bad_times // size, return_counts=True)
-        for pane, count in zip(numbers.tolist(), bad.tolist(), strict=True):
-            yield Tally(source, axis, size, pane, None, 0, count, pane * size)
+        counted = _count(numbers, panes, _not_before(panes, marks, size), times)
+        sources = [segment.source for segment in places.segments]
+        for (number, pane, not_before), (records, reached) in counted.items():
+            tally = Tally(sources[number], axis, size, pane, not_before, records, 0, reached)
+            yield number, tally
+        for number, bad_times in self.bad_times.items():
+            bad_panes, counts = np.unique(bad_times // size, return_counts=True)
+            for pane, count in zip(bad_panes.tolist(), counts.tolist(), strict=True):
+                yield number, Tally(sources[number], axis, size, pane, None, 0, count, pane * size)
 
 
 class _Places:
-    """Where the rows of one piece lie on each axis."""
+    """Where the rows of all segments lie on each axis.
 
-    def __init__(self, records: pa.Table, clocks: Clocks, broken: list[int], pane: int) -> None:
+    `counts` are the good records of each segment, and `starts` where they start among all.
+    """
+
+    def __init__(self, records: pa.Table, segments: Sequence[Segment], pane: int) -> None:
         column = records.column(TIME.column).combine_chunks()
         if pane:  # a span of more panes than anybody means is bad
             panes = pc.divide(pc.subtract(records.column(UNTIL), records.column(TIME.column)), pane)
             short = pc.less_equal(panes, MOST_PANES_TOUCHED).combine_chunks()
             column = pc.if_else(short, column, pa.scalar(None, pa.int64()))
-        self.ahead = 0
-        if clocks.latest is not None:
-            past = pc.less_equal(column, clocks.latest)
-            self.ahead = past.false_count
-            if self.ahead:
-                column = pc.if_else(past, column, pa.scalar(None, pa.int64()))
+        self.segments = segments
         self._records = records
-        self._clocks = clocks
-        self._valid = np.asarray(column.is_valid())
+        self._bounds = np.cumsum([0, *(segment.rows for segment in segments)])
         self._times: Positions = np.asarray(column.fill_null(_NONE))
-        bad_rows = np.flatnonzero(~self._valid)
-        rows_before = np.array([row - i for i, row in enumerate(broken)], np.int64)
-        self._bad_at = np.concatenate([bad_rows, rows_before])
-        self.bad = len(self._bad_at)
+        self._valid: Mask = np.asarray(column.is_valid())
+        self.ahead = self._leave_out_future()
+        self._bad_at = self._bad_rows()
+        self.starts = np.concatenate([[0], np.cumsum(self._valid)])[self._bounds]
+        self.counts = np.diff(self.starts)
+
+    def _leave_out_future(self) -> dict[int, int]:
+        """Makes records bad that are later than the latest time; how many, by segment."""
+        latest = [segment.clocks.latest for segment in self.segments]
+        if all(time is None for time in latest):
+            return {}
+        limits = np.array([_LAST if time is None else time for time in latest], np.int64)
+        future = self._valid & (self._times > np.repeat(limits, np.diff(self._bounds)))
+        if not future.any():
+            return {}
+        self._valid = self._valid & ~future
+        self._times = np.where(future, _NONE, self._times)
+        return {number: len(rows) for number, rows in self._by_segment(np.flatnonzero(future))}
+
+    def _by_segment(self, rows: Positions) -> Iterator[tuple[int, Positions]]:
+        """Some rows of the table, in order: by segment, and counted from where that starts."""
+        numbers = np.searchsorted(self._bounds, rows, side="right") - 1
+        segments, begins = np.unique(numbers, return_index=True)
+        for number, mine in zip(segments.tolist(), np.split(rows, begins[1:]), strict=True):
+            yield number, mine - self._bounds[number]
+
+    def _bad_rows(self) -> dict[int, Positions]:
+        """The good rows and bad ones before each bad row of a segment."""
+        bad = {} if self._valid.all() else dict(self._by_segment(np.flatnonzero(~self._valid)))
+        for number, segment in enumerate(self.segments):
+            if segment.broken:
+                before = np.array([row - i for i, row in enumerate(segment.broken)], np.int64)
+                known = bad.get(number, np.array([], np.int64))
+                bad[number] = np.concatenate([known, before])
+        return bad
+
+    def bad(self, number: int) -> int:
+        return len(self._bad_at.get(number, ()))
+
+    def stretches(self, apart: bool) -> Iterator[tuple[int, range]]:
+        """Where the good records of each segment are, or all of them as if they were one's."""
+        if not apart:
+            yield 0, range(int(self.starts[-1]))
+            return
+        starts = self.starts.tolist()
+        yield from ((n, range(*ends)) for n, ends in enumerate(pairwise(starts)))
+
+    def share(self, cost: Cost, number: int) -> Cost:
+        """A segment's part of what computing all records has cost."""
+        if not cost.records:
+            return cost
+        start, stop = int(self.starts[number]), int(self.starts[number + 1])
+        rows = cost.rows * stop // cost.records - cost.rows * start // cost.records
+        return Cost(stop - start, rows, cost.seconds * (stop - start) / cost.records)
+
+    def with_origin(self, good: pa.Table) -> pa.Table:
+        """The good records with the names of their sources."""
+        return good.append_column(ORIGIN, repeated_sources(self.segments, self.counts))
 
     def along(self, axis: Axis) -> _Way:
-        clock = self._clocks.of(axis)
         if axis.kind in ("records", "bytes"):
-            return self._counted(axis, clock)
-        before = _NONE if clock.reached is None else clock.reached
+            return self._counted(axis)
         positions = self._times if axis.is_time else self._sequence(axis)
-        times = clock.advance(positions)
-        met = np.concatenate([np.array([before]), times])[self._bad_at]
-        bad_times = clock.place(met, times)
-        positions, times = positions[self._valid], times[self._valid]
-        way = _Way(positions, times, bad_times)
+        times, bad_times = np.empty_like(positions), {}
+        for number, (segment, (start, stop)) in enumerate(self._rows()):
+            clock = segment.clocks.of(axis)
+            before = _NONE if clock.reached is None else clock.reached
+            times[start:stop] = mine = clock.advance(positions[start:stop])
+            bad_at = self._bad_at.get(number)
+            if bad_at is not None or clock.waiting:
+                met = np.concatenate([[before], mine])[[] if bad_at is None else bad_at]
+                placed = clock.place(met, mine)
+                if len(placed):
+                    bad_times[number] = placed
+        way = _Way(positions[self._valid], times[self._valid], bad_times)
         if axis.kind == "sequence":
-            return _without_backwards(way)
-        slack = self._clocks.slack_us
-        if slack is not None and bool((times - slack > positions).any()):
-            way.marks = times - slack
+            return self._without_backwards(way)
+        slack = self.segments[0].clocks.slack_us if self.segments else None
+        if slack is not None and bool((way.times - slack > way.positions).any()):
+            way.marks = way.times - slack
         if UNTIL in self._records.column_names:
             ends = self._records.column(UNTIL).combine_chunks().fill_null(0)
             way.until = np.asarray(ends)[self._valid]
         return way
 
-    def _counted(self, axis: Axis, clock: Clock) -> _Way:
+    def _rows(self) -> Iterator[tuple[Segment, tuple[int, int]]]:
+        return zip(self.segments, pairwise(self._bounds.tolist()), strict=True)
+
+    def _counted(self, axis: Axis) -> _Way:
         """Every record takes room; a bad row takes none and counts where the next record does."""
         room = self._valid.astype(np.int64)
         if axis.kind == "bytes":
             room = room * np.asarray(self._records.column(SIZE).combine_chunks())
-        ends = np.concatenate([[clock.reached or 0], (clock.reached or 0) + np.cumsum(room)])
-        clock.reached = int(ends[-1])
-        positions = ends[:-1][self._valid]
-        return _Way(positions, positions, ends[self._bad_at])
+        positions, bad_times = np.empty_like(room), {}
+        for number, (segment, (start, stop)) in enumerate(self._rows()):
+            clock = segment.clocks.of(axis)
+            before = clock.reached or 0
+            ends = np.concatenate([[before], before + np.cumsum(room[start:stop])])
+            clock.reached = int(ends[-1])
+            positions[start:stop] = ends[:-1]
+            if number in self._bad_at:
+                bad_times[number] = ends[self._bad_at[number]]
+        positions = positions[self._valid]
+        return _Way(positions, positions, bad_times)
 
     def _sequence(self, axis: Axis) -> Positions:
         column = self._records.column(axis.column).combine_chunks()
         numbers: Positions = np.asarray(column.fill_null(_NONE))
         return np.where(self._valid, numbers, _NONE)
+
+    def _without_backwards(self, way: _Way) -> _Way:
+        """Records with a lower number than one before them are bad where the source stood."""
+        back = way.positions < way.times
+        bad_times, backwards = dict(way.bad_times), {}
+        for number, rows in self.stretches(apart=True) if back.any() else ():
+            inside = slice(rows.start, rows.stop)
+            fallen = way.times[inside][back[inside]]
+            if len(fallen):
+                known = bad_times.get(number, np.array([], np.int64))
+                bad_times[number] = np.concatenate([known, fallen])
+                backwards[number] = len(fallen)
+        positions = np.where(back, _NONE, way.positions)
+        return replace(way, positions=positions, bad_times=bad_times, backwards=backwards)
 
     def good(self, ways: Mapping[str, _Way]) -> pa.Table:
         """The rows that are not bad, with their positions and marks."""
@@ -337,15 +450,10 @@ class _Places:
         return good
 
 
-def _without_backwards(way: _Way) -> _Way:
-    """Records with a lower number than one before them are bad where the source stood."""
-    back = way.positions < way.times
-    return replace(
-        way,
-        positions=np.where(back, _NONE, way.positions),
-        bad_times=np.concatenate([way.bad_times, way.times[back]]),
-        backwards=int(back.sum()),
-    )
+def repeated_sources(segments: Sequence[Segment], counts: Iterable[int]) -> pa.Array:
+    """The source of every row, of as many rows of each segment."""
+    numbers = np.repeat(np.arange(len(segments)), list(counts))
+    return pa.array([segment.source for segment in segments], pa.string()).take(pa.array(numbers))
 
 
 def _steps(counts: Positions) -> Positions:
@@ -364,54 +472,23 @@ def _not_before(panes: Positions, marks: Positions | None, size: int) -> Positio
 
 
 def _count(
-    panes: Positions, not_before: Positions | None, times: Positions
-) -> dict[tuple[int, int | None], tuple[int, int]]:
-    """Records and largest stream time of each (pane, not_before)."""
+    segments: Positions, panes: Positions, not_before: Positions | None, times: Positions
+) -> dict[tuple[int, int, int | None], tuple[int, int]]:
+    """Records and largest stream time of each (segment, pane, not_before)."""
     if not len(panes):
         return {}
     # Logs are nearly in order, so runs of equal pairs are long and few.
-    changed = panes[1:] != panes[:-1]
+    changed = (panes[1:] != panes[:-1]) | (segments[1:] != segments[:-1])
     if not_before is not None:
         changed |= not_before[1:] != not_before[:-1]
     starts = np.concatenate([[0], np.flatnonzero(changed) + 1])
     sizes = np.diff(np.append(starts, len(panes)))
     tops = np.maximum.reduceat(times, starts)
     marks = np.full(len(starts), _NONE) if not_before is None else not_before[starts]
-    counted: dict[tuple[int, int | None], tuple[int, int]] = {}
-    runs = (array.tolist() for array in (panes[starts], marks, sizes, tops))
-    for pane, mark, size, top in zip(*runs, strict=True):
-        key = (pane, None if mark == _NONE else mark)
+    counted: dict[tuple[int, int, int | None], tuple[int, int]] = {}
+    runs = (array.tolist() for array in (segments[starts], panes[starts], marks, sizes, tops))
+    for segment, pane, mark, size, top in zip(*runs, strict=True):
+        key = (segment, pane, None if mark == _NONE else mark)
         records, reached = counted.get(key, (0, top))
         counted[key] = (records + size, max(reached, top))
     return counted
-
-
-@dataclass
-class Totals:
-    """What several pieces of one order came to."""
-
-    blocks: dict[str, list[pa.Table]] = field(default_factory=dict)
-    tallies: list[Tally] = field(default_factory=list)
-    costs: dict[str, Cost] = field(default_factory=dict)
-    records: int = 0
-    bad: int = 0
-    backwards: int = 0
-    late: Late = field(default_factory=dict)
-    faults: list[Fault] = field(default_factory=list)
-    first: dict[str, int] = field(default_factory=dict)
-
-    def add(self, piece: Computed) -> None:
-        for shape, block in piece.blocks.items():
-            self.blocks.setdefault(shape, []).append(block)
-        for axis, position in piece.first.items():
-            self.first[axis] = min(self.first.get(axis, position), position)
-        for shape, cost in piece.costs.items():
-            self.costs[shape] = self.costs.get(shape, Cost()) + cost
-        self.tallies.extend(piece.tallies)
-        self.records += piece.records
-        self.bad += piece.bad
-        self.backwards += piece.backwards
-        for shape, (records, behind) in piece.late.items():
-            before = self.late.get(shape, (0, 0))
-            self.late[shape] = before[0] + records, max(before[1], behind)
-        self.faults.extend(piece.faults)

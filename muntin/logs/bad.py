@@ -127,3 +127,11 @@ def _place(number: int, order: WorkOrder, chunk: Chunk, format_: Format) -> str:
                 return f", line {line_number}" if chunk.start == 0 else f", byte {at}"
             at += len(line)
     return ""
+
+
+def ahead_text(name: str, records: int) -> str:
+    """What is wrong with records of a time that nobody can have lived."""
+    return (
+        f"{name}: {records:,} records are of a time more than a day ahead of the clock here, and "
+        f"count as bad"
+    )

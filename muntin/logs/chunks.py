@@ -11,8 +11,9 @@ from __future__ import annotations
 import csv
 import io
 import re
-from collections.abc import Generator, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Generator, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
 from typing import BinaryIO
@@ -24,7 +25,7 @@ import pyarrow.parquet
 from numpy.typing import NDArray
 
 from muntin.errors import InputError
-from muntin.logs.files import Mark, open_marked
+from muntin.logs.files import Fingerprint, open_same
 from muntin.logs.gunzip import BLOCK_BYTES, Gunzip
 from muntin.model import Format
 
@@ -49,7 +50,7 @@ class WorkOrder:
     end: int
     since: Mapping[str, int] = field(default_factory=dict)
     latest: int | None = None
-    mark: Mark | None = None
+    fingerprint: Fingerprint | None = None
 
 
 @dataclass(frozen=True)
@@ -63,22 +64,35 @@ class Chunk:
 
 
 @dataclass(frozen=True)
-class _Piece:
-    """Whole lines from byte `start` on: some text, and the rest of its last line."""
+class Piece:
+    """Whole lines from byte `start` on: some text, and the rest of its last line.
+
+    Those of CSV have the names of their fields. Some of the first text of a file may be no lines.
+    """
 
     start: int
     text: bytes
     rest: bytes
+    names: tuple[str, ...] | None = None
 
     @property
     def size(self) -> int:
         return len(self.text) + len(self.rest)
 
-    def complete(self) -> _Piece:
+    def complete(self) -> Piece:
         """Without a last line that has no end."""
         if (self.rest or self.text).endswith(b"\n"):
             return self
-        return _Piece(self.start, self.text[: self.text.rfind(b"\n") + 1], b"")
+        return Piece(self.start, self.text[: self.text.rfind(b"\n") + 1], b"")
+
+
+@dataclass(frozen=True)
+class Bundle:
+    """The fields of several pieces in one table; of each its number of rows, and broken ones."""
+
+    fields: pa.Table
+    rows: Sequence[int]
+    broken: Sequence[Mapping[int, str]]
 
 
 def is_gzip(path: Path | str) -> bool:
@@ -96,20 +110,72 @@ def read_chunks(
 
     Lines may keep their ends, which JSON does not mind, unless they are to be `bare`.
     """
+    for piece in read_pieces(order, format_, columns, piece_bytes):
+        if isinstance(piece, Chunk):
+            yield piece
+        else:
+            with _readable(order.path, format_):
+                bundle = split([piece], format_, bare)
+            yield Chunk(bundle.fields, piece.start, piece.size, dict(bundle.broken[0]))
+
+
+def read_pieces(
+    order: WorkOrder, format_: Format, columns: list[str], piece_bytes: int = PIECE_BYTES
+) -> Generator[Piece | Chunk, None, None]:
+    """The pieces of a work order: text that is still to be split, or row groups as they are.
+
+    A file that cannot be read on raises InputError.
+    """
+    with _readable(order.path, format_), open_same(Path(order.path), order.fingerprint) as file:
+        if format_.kind == "parquet":
+            yield from _row_groups(file.name, order, columns)
+        elif format_.kind == "csv":
+            names = tuple(_csv_names(file, order.path, format_))
+            for piece in _pieces(file, order, piece_bytes):
+                yield replace(piece, names=names)
+        else:
+            yield from _pieces(file, order, piece_bytes)
+
+
+@contextmanager
+def _readable(path: str, format_: Format) -> Iterator[None]:
     try:
-        with open_marked(Path(order.path), order.mark) as file:
-            if format_.kind == "parquet":
-                yield from _row_groups(file.name, order, columns)
-            elif format_.kind == "csv":
-                yield from _csv_chunks(file, order, format_, piece_bytes)
-            else:
-                bare |= format_.kind != "json"
-                for piece in _pieces(file, order, piece_bytes):
-                    yield Chunk(_lines(piece, bare), piece.start, piece.size, {})
+        yield
     except (pa.ArrowException, csv.Error) as error:
-        raise InputError(f"{order.path} is not a readable {format_.kind} file: {error}") from error
+        raise InputError(f"{path} is not a readable {format_.kind} file: {error}") from error
     except OSError as error:
-        raise InputError(f"{order.path} cannot be read: {error.strerror or error}") from error
+        raise InputError(f"{path} cannot be read: {error.strerror or error}") from error
+
+
+def fits_beside(piece: Piece | Chunk, other: Piece | Chunk) -> bool:
+    """Whether two pieces of one format can be in one bundle."""
+    if isinstance(piece, Piece) and isinstance(other, Piece):
+        return piece.names == other.names
+    if isinstance(piece, Chunk) and isinstance(other, Chunk):
+        return bool(piece.fields.schema.equals(other.fields.schema))
+    return False
+
+
+def split(pieces: Sequence[Piece | Chunk], format_: Format, bare: bool) -> Bundle:
+    """The fields of pieces that fit beside each other; lines may be left with their ends."""
+    chunks = [piece for piece in pieces if isinstance(piece, Chunk)]
+    texts = [piece for piece in pieces if isinstance(piece, Piece)]
+    if chunks:
+        return _put_together([(chunk.fields, chunk.broken) for chunk in chunks])
+    if format_.kind == "csv":
+        return _csv_bundle(texts, format_)
+    bare |= format_.kind != "json"
+    if len(texts) == 1:
+        lines = _lines(texts[0], bare)
+        return Bundle(lines, [lines.num_rows], [{}])
+    return _lines_of_many(texts, bare)
+
+
+def _put_together(parts: Sequence[tuple[pa.Table, Mapping[int, str]]]) -> Bundle:
+    fields = pa.concat_tables([fields for fields, _ in parts])
+    rows = [fields.num_rows for fields, _ in parts]
+    return Bundle(fields if len(parts) == 1 else fields.combine_chunks(), rows,
+                  [broken for _, broken in parts])  # fmt: skip
 
 
 def _row_groups(path: str, order: WorkOrder, columns: list[str]) -> Iterator[Chunk]:
@@ -123,7 +189,7 @@ def _row_groups(path: str, order: WorkOrder, columns: list[str]) -> Iterator[Chu
             yield Chunk(rows, group, size, {})
 
 
-def _pieces(file: BinaryIO, order: WorkOrder, piece_bytes: int) -> Iterator[_Piece]:
+def _pieces(file: BinaryIO, order: WorkOrder, piece_bytes: int) -> Iterator[Piece]:
     """The lines of a range, a bounded number of bytes at once unless a line is longer."""
     if not is_gzip(order.path):
         start = _first_line_start(file, order.start)
@@ -141,7 +207,7 @@ def _pieces(file: BinaryIO, order: WorkOrder, piece_bytes: int) -> Iterator[_Pie
 
 def _cut(
     file: BinaryIO, path: str, position: int, end: int | None, piece_bytes: int
-) -> Iterator[_Piece]:
+) -> Iterator[Piece]:
     while end is None or position < end:
         text = file.read(piece_bytes if end is None else min(piece_bytes, end - position))
         if not text and end is None:
@@ -149,7 +215,7 @@ def _cut(
         if not text:
             raise InputError(f"{path} shrank to {position} bytes while it was read")
         rest = b"" if text.endswith(b"\n") else _rest_of_line(file, path)
-        yield _Piece(position, text, rest)
+        yield Piece(position, text, rest)
         position += len(text) + len(rest)
 
 
@@ -172,7 +238,7 @@ def _rest_of_line(file: BinaryIO, path: str) -> bytes:
     return rest
 
 
-def _lines(piece: _Piece, bare: bool) -> pa.Table:
+def _lines(piece: Piece, bare: bool) -> pa.Table:
     """The lines that are not blank; only a line cut in two is copied."""
     cut = piece.text.rfind(b"\n") + 1
     parts = [memoryview(piece.text)[:cut], memoryview(piece.text[cut:] + piece.rest)]
@@ -186,6 +252,24 @@ def _lines(piece: _Piece, bare: bool) -> pa.Table:
             return pa.table({LINE: pa.chunked_array(ended, pa.string())})
     lines = [split_lines(part) if ascii_ else _split_any(part) for part in parts]
     return pa.table({LINE: pa.chunked_array(lines, pa.string_view())})
+
+
+def _lines_of_many(pieces: Sequence[Piece], bare: bool) -> Bundle:
+    """The same of pieces that are small: their texts are copied into one."""
+    texts = []
+    for piece in pieces:
+        text = piece.text + piece.rest if piece.rest else piece.text
+        text = text.removeprefix(_BYTE_ORDER_MARK) if piece.start == 0 else text
+        texts.append(_utf8(text if text.endswith(b"\n") else text + b"\n"))
+    whole = memoryview(b"".join(texts))
+    ends = np.cumsum([len(text) for text in texts])
+    lines = None if bare else _split_ended(whole)
+    if lines is None:
+        lines, starts = _split(whole)
+    else:
+        starts = np.frombuffer(lines.buffers()[1], np.int32)[:-1].astype(np.int64)
+    rows = np.diff(np.searchsorted(starts, ends), prepend=0).tolist()
+    return Bundle(pa.table({LINE: lines}), rows, [{}] * len(rows))
 
 
 def _split_ended(text: memoryview) -> pa.Array | None:
@@ -214,6 +298,11 @@ def _split_any(text: memoryview) -> pa.Array:
 
 def split_lines(text: memoryview) -> pa.Array:
     """The lines that are not blank, as views into the text."""
+    return _split(text)[0]
+
+
+def _split(text: memoryview) -> tuple[pa.Array, NDArray[np.int64]]:
+    """The same, and where each line starts."""
     data = np.frombuffer(text, np.uint8)
     ends = np.flatnonzero(data == 0x0A)
     if len(data) and data[-1] != 0x0A:
@@ -225,7 +314,8 @@ def split_lines(text: memoryview) -> pa.Array:
     if not full.all():
         starts, ends = starts[full], ends[full]
     views = pa.py_buffer(_views(data, starts, ends - starts))
-    return pa.Array.from_buffers(pa.string_view(), len(starts), [None, views, pa.py_buffer(text)])
+    buffers = [None, views, pa.py_buffer(text)]
+    return pa.Array.from_buffers(pa.string_view(), len(starts), buffers), starts
 
 
 def _views(
@@ -250,17 +340,35 @@ def _utf8(text: bytes) -> bytes:
     return text if text.isascii() else text.decode("utf-8", "replace").encode()
 
 
-def _csv_chunks(
-    file: BinaryIO, order: WorkOrder, format_: Format, piece_bytes: int
-) -> Iterator[Chunk]:
-    names = _csv_names(file, order.path, format_)
-    for piece in _pieces(file, order, piece_bytes):
-        text = _utf8(piece.text + piece.rest)
-        if piece.start == 0:
-            text = text.removeprefix(_BYTE_ORDER_MARK)
-            text = text.partition(b"\n")[2] if format_.header else text
-        fields, broken = split_csv(text, names, format_.delimiter)
-        yield Chunk(fields, piece.start, piece.size, broken)
+def _csv_bundle(pieces: Sequence[Piece], format_: Format) -> Bundle:
+    """Rows of CSV files that have the same fields; one by one where a row may span lines."""
+    names = list(pieces[0].names or ())
+    texts = [_csv_text(piece, format_) for piece in pieces]
+    whole = b"".join(texts)
+    if len(texts) == 1 or b'"' in whole or b"\r" in whole:
+        return _put_together([split_csv(text, names, format_.delimiter) for text in texts])
+    fields, broken = split_csv(whole, names, format_.delimiter)
+    lines = [text.count(b"\n") - _blank_lines(text) for text in texts]
+    ends = np.cumsum(lines)
+    apart: list[dict[int, str]] = [{} for _ in texts]
+    for row, text in broken.items():
+        number = int(np.searchsorted(ends, row, side="right"))
+        apart[number][row - int(ends[number]) + lines[number]] = text
+    rows = [count - len(mine) for count, mine in zip(lines, apart, strict=True)]
+    return Bundle(fields, rows, apart)
+
+
+def _csv_text(piece: Piece, format_: Format) -> bytes:
+    """The rows of a piece, without the header and with an end to the last one."""
+    text = _utf8(piece.text + piece.rest)
+    if piece.start == 0:
+        text = text.removeprefix(_BYTE_ORDER_MARK)
+        text = text.partition(b"\n")[2] if format_.header else text
+    return text if text.endswith(b"\n") or not text else text + b"\n"
+
+
+def _blank_lines(text: bytes) -> int:
+    return len(re.findall(rb"(?m)^\n", text)) if b"\n\n" in text or text[:1] == b"\n" else 0
 
 
 def split_csv(text: bytes, names: list[str], delimiter: str) -> tuple[pa.Table, dict[int, str]]:

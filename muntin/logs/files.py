@@ -19,14 +19,14 @@ from typing import BinaryIO
 
 from muntin.errors import InputError
 
-MARK_BYTES = 256
+PRINT_BYTES = 256
 _BLOCK_BYTES = 64 << 10
 
 Key = tuple[int, int]  # device and inode
 
 
 @dataclass(frozen=True)
-class Mark:
+class Fingerprint:
     """The inode of a file, and the checksum of its last bytes before `end`."""
 
     inode: int
@@ -43,36 +43,36 @@ class FilePosition:
     device: int
     inode: int
     position: int = 0
-    mark_end: int = 0
-    mark_crc: int = 0
+    print_end: int = 0
+    print_crc: int = 0
 
     @property
     def key(self) -> Key:
         return self.device, self.inode
 
     @property
-    def mark(self) -> Mark:
-        return Mark(self.inode, self.mark_end, self.mark_crc)
+    def fingerprint(self) -> Fingerprint:
+        return Fingerprint(self.inode, self.print_end, self.print_crc)
 
 
 def checksum(file: BinaryIO, end: int) -> int:
-    """The checksum of the last bytes before `end`, for a mark."""
-    start = max(0, end - MARK_BYTES)
+    """The checksum of the last bytes before `end`, for a fingerprint."""
+    start = max(0, end - PRINT_BYTES)
     file.seek(start)
     return zlib.crc32(file.read(end - start))
 
 
-def holds(file: BinaryIO, mark: Mark) -> bool:
-    """Whether a file has the marked bytes, wherever it came from."""
+def holds(file: BinaryIO, known: Fingerprint) -> bool:
+    """Whether a file has the bytes of a fingerprint, wherever it came from."""
     size = os.fstat(file.fileno()).st_size
-    return size >= mark.end and checksum(file, mark.end) == mark.crc
+    return size >= known.end and checksum(file, known.end) == known.crc
 
 
-def mark_start(file: BinaryIO) -> Mark:
-    """A mark for a file of which nothing was read yet."""
+def first_print(file: BinaryIO) -> Fingerprint:
+    """The fingerprint of a file of which nothing was read yet."""
     stat = os.fstat(file.fileno())
-    end = min(stat.st_size, MARK_BYTES)
-    return Mark(stat.st_ino, end, checksum(file, end))
+    end = min(stat.st_size, PRINT_BYTES)
+    return Fingerprint(stat.st_ino, end, checksum(file, end))
 
 
 def last_line_end(file: BinaryIO, start: int, size: int) -> int:
@@ -101,23 +101,23 @@ def open_inode(path: Path, inode: int) -> BinaryIO:
     return moved.open("rb")
 
 
-def open_marked(path: Path, mark: Mark | None) -> BinaryIO:
+def open_same(path: Path, known: Fingerprint | None) -> BinaryIO:
     """Opens a file that was looked at before, wherever it was renamed to, or a copy beside it.
 
     A file that was cut or rewritten since is refused: its bytes are not those that were meant.
     """
-    if mark is None:
+    if known is None:
         return path.open("rb")
     with suppress(FileNotFoundError):
         file = path.open("rb")
-        if holds(file, mark):
+        if holds(file, known):
             return file
         file.close()
     near = Surroundings()
-    for other in filter(None, [near.find(path, mark.inode), *near.beside(path)]):
+    for other in filter(None, [near.find(path, known.inode), *near.beside(path)]):
         with suppress(OSError):
             file = other.open("rb")
-            if holds(file, mark):
+            if holds(file, known):
                 return file
             file.close()
     what = "was cut or rewritten" if path.exists() else "was removed"
@@ -131,14 +131,14 @@ class Surroundings:
         self._files = cache(_files)
         self._inner = cache(_inner)
 
-    def find(self, path: Path, inode: int, marked: bool = True) -> Path | None:
+    def find(self, path: Path, inode: int, printed: bool = True) -> Path | None:
         """Where a file has been renamed to: in its folder or its link's, in one in there or beside.
 
-        It keeps its inode only where it stays on its device. One without a mark, by which to tell
-        it from another that has its inode now, is looked for in its own folder alone.
+        It keeps its inode only where it stays on its device. One without a fingerprint, by which
+        to tell it from another that has its inode now, is looked for in its own folder alone.
         """
         folders = _folders(path)
-        around = [*folders, *(folder.parent for folder in folders)] if marked else []
+        around = [*folders, *(folder.parent for folder in folders)] if printed else []
         searched = chain(folders, chain.from_iterable(map(self._inner, around)))
         found = (self._files(folder).get(inode) for folder in searched)
         return next(filter(None, found), None)

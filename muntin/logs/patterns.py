@@ -10,9 +10,20 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
 from pathlib import Path
 
 _SOURCE = "{source}"
+
+
+@dataclass
+class Walk:
+    """What one search has found: files with their sources, links among these, and folders."""
+
+    files: list[tuple[str, str]] = field(default_factory=list)
+    links: list[str] = field(default_factory=list)
+    folders: list[str] = field(default_factory=list)
 
 
 class PathPattern:
@@ -32,13 +43,21 @@ class PathPattern:
         self._below = self.root if below is None else below
         self._parts = parts[wild:]
         self._regex = re.compile("/".join(_part_regex(part) for part in self._parts))
+        self._wild = [
+            re.compile(_part_regex(part)) if "*" in part or _SOURCE in part else None
+            for part in self._parts
+        ]
 
     def find(self) -> Iterator[tuple[Path, str]]:
         """Every file that matches now, with its source, in the order of names."""
-        for path in sorted(self._walk(self.root, self._parts)):
-            source = self.source_of(path)
-            if source is not None:
-                yield path, source
+        for path, source in self.walk().files:
+            yield Path(path), source
+
+    def walk(self) -> Walk:
+        """The same with paths as text, the folders that were looked into, and links among files."""
+        walk = Walk()
+        self._look_into(str(self.root), 0, walk)
+        return walk
 
     def source_of(self, path: Path) -> str | None:
         """The source a path belongs to, or None where the pattern does not match."""
@@ -52,14 +71,39 @@ class PathPattern:
         below = path.is_relative_to(self._below)
         return (path.relative_to(self._below) if below else path).as_posix()
 
-    def _walk(self, folder: Path, parts: tuple[str, ...]) -> Iterator[Path]:
-        glob = parts[0].replace("[", "[[]").replace(_SOURCE, "*")
-        for path in folder.glob(glob):
-            if len(parts) > 1:
-                if path.is_dir():
-                    yield from self._walk(path, parts[1:])
-            elif path.is_file():
-                yield path
+    def _look_into(self, folder: str, depth: int, walk: Walk) -> None:
+        walk.folders.append(folder)
+        last = depth + 1 == len(self._parts)
+        for name, is_folder, is_file, is_link in self._matching(folder, depth):
+            path = name if folder == "." else f"{folder.rstrip('/')}/{name}"
+            if last and is_file:
+                walk.files.append((path, self._source_named(path)))
+                walk.links += [path] if is_link else []
+            elif not last and is_folder:
+                self._look_into(path, depth + 1, walk)
+
+    def _matching(self, folder: str, depth: int) -> list[tuple[str, bool, bool, bool]]:
+        """What of a folder matches one part: its name, and what it is behind its links."""
+        regex, found = self._wild[depth], []
+        if regex is None:
+            name, path = self._parts[depth], os.path.join(folder, self._parts[depth])  # noqa: PTH118
+            is_folder, is_file = os.path.isdir(path), os.path.isfile(path)  # noqa: PTH112, PTH113
+            return [(name, is_folder, is_file, os.path.islink(path))]  # noqa: PTH114
+        with suppress(OSError), os.scandir(folder) as entries:
+            for entry in entries:
+                if regex.fullmatch(entry.name):
+                    with suppress(OSError):
+                        kind = entry.is_dir(), entry.is_file(), entry.is_symlink()
+                        found.append((entry.name, *kind))
+        return sorted(found)
+
+    def _source_named(self, path: str) -> str:
+        """The same as `source_of` for a path that a walk has found."""
+        if _SOURCE in self.text:
+            match = self._regex.fullmatch(_below(str(self.root), path))
+            assert match is not None  # as each of its parts has
+            return str(match["source"])
+        return _below(str(self._below), path)
 
 
 def path_patterns(texts: Sequence[str]) -> list[PathPattern]:
@@ -75,6 +119,12 @@ def described(texts: Sequence[str]) -> str:
     quoted = " or ".join(f"'{text}'" for text in texts)
     relative = any(not Path(text).is_absolute() for text in texts)
     return f"{quoted} in {Path.cwd()}" if relative else quoted
+
+
+def _below(folder: str, path: str) -> str:
+    """A path as it is called in a folder, or all of it if it is not in there."""
+    inside = folder.rstrip("/") + "/"
+    return path.removeprefix(inside) if folder != "." else path
 
 
 def _part_regex(part: str) -> str:

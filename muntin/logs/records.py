@@ -1,56 +1,48 @@
-"""A lane of work orders to blocks: read, parse, compute, piece by piece."""
+"""Lanes of work orders to blocks: read, parse, compute.
+
+Planning and starting a statement takes longer than a few records do. So small pieces of many lanes
+are put into one table, and parsed and computed together; whose rows are whose is told by
+segments. A piece as large as `piece_bytes` is a table of its own. What comes of a source does
+not depend on what it was read together with.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+import csv
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from itertools import accumulate, compress, pairwise
 
+import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from muntin.errors import BadRowError, EngineError, InputError
-from muntin.kernel.compute import Clocks, Cost, Late, Recipe, Totals, compute, unreadable
+from muntin.kernel.compute import Clocks, Recipe, Segment, compute_together, repeated_sources
 from muntin.kernel.engine import run
 from muntin.kernel.merge import gather, merge
-from muntin.logs.bad import first_bad_row, first_fall
-from muntin.logs.chunks import PIECE_BYTES, Chunk, WorkOrder, read_chunks
+from muntin.kernel.reading import Reading
+from muntin.logs.bad import ahead_text, first_bad_row, first_fall
+from muntin.logs.chunks import (
+    PIECE_BYTES,
+    Bundle,
+    Chunk,
+    Piece,
+    WorkOrder,
+    fits_beside,
+    read_pieces,
+    split,
+)
 from muntin.logs.formats import Wanted, needed_columns, records_sql, sizes_sql
-from muntin.model import POSITION, SIZE, SOURCE_COLUMN, TIME, Fault, Shape, Stream, Tally
-from muntin.windows.ledger import Ledger
+from muntin.model import NOWHERE, POSITION, SIZE, SOURCE_COLUMN, TIME, UNTIL, Stream
 
-Changed = dict[str, frozenset[int]]
 # Blocks of pieces are merged when they become many: a lane may be one long gzip file.
 _BLOCKS_AT_MOST = 32
+_PIECES_AT_MOST = 4096  # in one table
 # Streams and sources that have had a line which is no JSON, as far as this process knows.
 _torn: set[tuple[str, str]] = set()
 
-
-@dataclass(frozen=True)
-class Report:
-    """What one lane came to, without its blocks."""
-
-    source: str
-    tallies: tuple[Tally, ...]
-    records: int
-    bad: int
-    reached: dict[str, int]  # axis -> how far the source has come
-    costs: dict[str, Cost]
-    late: Late = field(default_factory=dict)  # for sessions, by shape
-    notes: tuple[str, ...] = ()
-    timeless: bool = False  # whether the first bad row had no time, and nothing else wrong
-    faults: tuple[Fault, ...] = ()
-    first: dict[str, int] = field(default_factory=dict)  # axis -> the lowest position
-    changed: Changed = field(default_factory=dict)
-    """The panes that have got rows, of shapes whose windows may be revised."""
-
-
-def changed_panes(shapes: Mapping[str, Shape], blocks: Mapping[str, pa.Table]) -> Changed:
-    """The panes with rows, by shape, where windows that have left may be revised."""
-    return {
-        shape: frozenset(pc.unique(block.column("pane")).to_pylist())
-        for shape, block in blocks.items()
-        if shapes[shape].revise_us is not None
-    }
+Blocks = dict[str, pa.Table]
 
 
 def read_lane(
@@ -59,121 +51,323 @@ def read_lane(
     recipes: Sequence[Recipe],
     slack_us: int | None,
     piece_bytes: int = PIECE_BYTES,
-) -> tuple[dict[str, pa.Table], Report]:
-    """The lane's blocks by shape. Bad rows are counted, or raise where the stream says FAIL."""
-    reading = _Reading(stream, recipes, Clocks.since(lane[0].since, slack_us, lane[0].latest))
-    for order in lane:
-        try:
-            reading.read(order, piece_bytes)
-        except InputError as error:
-            if stream.on_bad_row == "fail":
-                raise
-            reading.give_up(order, str(error))
-    blocks = reading.blocks()
-    return blocks, reading.report(lane[0].source, blocks)
+) -> tuple[Blocks, Reading]:
+    """A lane's blocks by shape, and its reading."""
+    ((blocks, (reading,)),) = read_lanes([lane], stream, recipes, slack_us, piece_bytes)
+    return blocks, reading
 
 
-class _Reading:
-    """What a lane has come to so far."""
+def read_lanes(
+    lanes: Iterable[Sequence[WorkOrder]],
+    stream: Stream,
+    recipes: Sequence[Recipe],
+    slack_us: int | None,
+    piece_bytes: int = PIECE_BYTES,
+) -> Iterator[tuple[Blocks, list[Reading]]]:
+    """The blocks of some lanes by shape with a reading of each, until all lanes are read.
 
-    def __init__(self, stream: Stream, recipes: Sequence[Recipe], clocks: Clocks) -> None:
-        self.totals = Totals()
-        self.notes: list[str] = []
-        self._timeless = False
+    Bad rows are counted, or raise where the stream says FAIL.
+    """
+    reader = _Reader(stream, recipes, piece_bytes)
+    states = [_Lane(lane, Clocks.since(lane[0].since, slack_us, lane[0].latest)) for lane in lanes]
+    finished: list[_Lane] = []
+    for lane in sorted(states, key=reader.is_behind):  # stable
+        reader.read(lane)
+        finished.append(lane)
+        if reader.bytes >= piece_bytes:
+            yield reader.take_blocks(), [done.reading() for done in finished]
+            finished = []
+    if finished:
+        yield reader.take_blocks(), [done.reading() for done in finished]
+
+
+@dataclass
+class _Lane:
+    """Orders of one source, and what their pieces have come to so far."""
+
+    orders: Sequence[WorkOrder]
+    clocks: Clocks
+    readings: list[Reading] = field(default_factory=list)
+    told: bool = False  # of a bad row
+
+    @property
+    def source(self) -> str:
+        return self.orders[0].source
+
+    def reading(self) -> Reading:
+        if len(self.readings) == 1:
+            return self.readings[0]
+        start = Reading(self.source, reached=self.clocks.reached())
+        return Reading.merge([start, *self.readings])
+
+
+@dataclass(frozen=True)
+class _Read:
+    """A piece of a lane, or instead of one why there is none."""
+
+    lane: _Lane
+    order: WorkOrder
+    piece: Piece | Chunk | None
+    refusal: str | None = None
+
+
+class _Reader:
+    """Puts pieces together as they are read, and computes their blocks."""
+
+    def __init__(self, stream: Stream, recipes: Sequence[Recipe], piece_bytes: int) -> None:
+        self.bytes = 0  # of which blocks have not been taken
         self._stream = stream
         self._recipes = recipes
+        self._piece_bytes = piece_bytes
         self._shapes = {recipe.shape.id: recipe.shape for recipe in recipes}
-        self._clocks = clocks
         self._wanted = Wanted.of(self._shapes.values())
         self._needed = [c.name for c in needed_columns(stream, self._wanted)]
         self._needs = _needed_from(recipes)
+        self._blocks: dict[str, list[pa.Table]] = {}
+        self._pending: list[_Read] = []
+        self._pending_bytes = 0
 
-    def read(self, order: WorkOrder, piece_bytes: int) -> None:
-        format_, bare = self._stream.format, self._wanted.sizes
-        for chunk in read_chunks(order, format_, self._needed, piece_bytes, bare):
-            records = self._parse(chunk, order)
-            if chunk.broken or records.column(POSITION).null_count:
-                self._look_at_bad(chunk, records, order)
-            before = self._clocks.reached()
-            done = compute(records, order.source, self._recipes, self._clocks, chunk.broken)
-            if done.backwards:
-                row = first_fall(chunk, records, self._stream, self._wanted, before)
-                self._tell_bad(row.described(order, chunk, self._stream))
-            if done.ahead:
-                self._tell_bad(
-                    f"{order.path}: {done.ahead:,} records are of a time more than a day ahead of "
-                    f"the clock here, and count as bad"
-                )
-            self.totals.add(done)
-            if any(len(found) > _BLOCKS_AT_MOST for found in self.totals.blocks.values()):
-                self.totals.blocks = {
-                    shape: [merge(self._shapes[shape], found)]
-                    for shape, found in self.totals.blocks.items()
-                }
+    def is_behind(self, lane: _Lane) -> bool:
+        """Whether a source is so far behind that its next records may be too old for anybody."""
+        reached = lane.clocks.of(TIME).reached
+        return self._needs is not None and reached is not None and reached < self._needs
 
-    def _parse(self, chunk: Chunk, order: WorkOrder) -> pa.Table:
-        """The chunk's records, or of a source that is far behind their times alone.
-
-        What no window needs any more is counted, and neither parsed nor checked further.
-        """
-        reached = self._clocks.of(TIME).reached
-        if self._needs is not None and reached is not None and reached < self._needs:
-            times = self._parsed(chunk, Wanted(()), order)
-            latest = pc.max(times.column(POSITION)).as_py()
-            if latest is None or latest < self._needs:
-                return times
-        return self._parsed(chunk, self._wanted, order)
-
-    def _parsed(self, chunk: Chunk, wanted: Wanted, order: WorkOrder) -> pa.Table:
-        """A source's lines are taken to be whole, which is a twelfth faster, until one is not."""
-        source = self._stream.name, order.source
-        if source not in _torn:
+    def read(self, lane: _Lane) -> None:
+        """Reads all orders of a lane. The last pieces may wait for those of the next lanes."""
+        format_, fail = self._stream.format, self._stream.on_bad_row == "fail"
+        for order in lane.orders:
             try:
-                return parse(chunk, self._stream, wanted, order, torn=False)
-            except EngineError:  # one with another cause is raised again below
-                _torn.add(source)
-        return parse(chunk, self._stream, wanted, order)
+                for piece in read_pieces(order, format_, self._needed, self._piece_bytes):
+                    self._add(_Read(lane, order, piece), piece.size)
+            except InputError as error:
+                if fail:
+                    raise
+                self._add(_Read(lane, order, None, str(error)), 0)
 
-    def give_up(self, order: WorkOrder, message: str) -> None:
-        """Notes that an order could not be read to its end."""
-        self.notes.append(message)
-        self.totals.add(unreadable(order.source, self._recipes, self._clocks))
+    def take_blocks(self) -> Blocks:
+        """The blocks of all that was read since they were last taken."""
+        self._flush()
+        blocks, self._blocks, self.bytes = self._blocks, {}, 0
+        return {shape: gather(self._shapes[shape], several) for shape, several in blocks.items()}
 
-    def blocks(self) -> dict[str, pa.Table]:
-        return {shape: gather(self._shapes[shape], b) for shape, b in self.totals.blocks.items()}
+    def _add(self, read: _Read, size: int) -> None:
+        full = self._pending_bytes + size > self._piece_bytes
+        if self._pending and (full or not self._fits(read)):
+            self._flush()
+        self._pending.append(read)
+        self._pending_bytes += size
+        self.bytes += size
 
-    def report(self, source: str, blocks: Mapping[str, pa.Table]) -> Report:
-        totals = self.totals
-        tallies = tuple(Ledger(totals.tallies))
-        reached, notes = self._clocks.reached(), tuple(self.notes)
-        return Report(
-            source,
-            tallies,
-            totals.records,
-            totals.bad,
-            reached,
-            totals.costs,
-            totals.late,
-            notes,
-            self._timeless,
-            tuple(totals.faults),
-            totals.first,
-            changed_panes(self._shapes, blocks),
-        )
+    def _fits(self, read: _Read) -> bool:
+        """Whether a piece may be in one table with those that wait."""
+        if len(self._pending) >= _PIECES_AT_MOST:
+            return False
+        if self.is_behind(read.lane) != self.is_behind(self._pending[-1].lane):
+            return False
+        if self._wanted.sequences and any(other.lane is read.lane for other in self._pending):
+            return False  # where a sequence falls is told from where the piece before has ended
+        pieces = (other.piece for other in reversed(self._pending) if other.piece is not None)
+        known = next(pieces, None)
+        return known is None or read.piece is None or fits_beside(read.piece, known)
 
-    def _look_at_bad(self, chunk: Chunk, records: pa.Table, order: WorkOrder) -> None:
-        if self.notes and self._stream.on_bad_row != "fail":
+    def _flush(self) -> None:
+        reads, self._pending, self._pending_bytes = self._pending, [], 0
+        if not reads:
             return
-        row = first_bad_row(chunk, records, self._stream, self._wanted)
-        self._timeless = row.timeless
-        self._tell_bad(row.described(order, chunk, self._stream))
+        table = _Table.of(reads, self._stream, self._wanted)
+        if self.is_behind(reads[0].lane):
+            table = self._without_old(table)
+        if table.reads:
+            self._compute(table, self._parsed(table, self._wanted), self._wanted)
 
-    def _tell_bad(self, message: str) -> None:
-        """One bad row is told of; all are counted."""
-        if self._stream.on_bad_row == "fail":
-            raise BadRowError(message)
-        if not self.notes:
-            self.notes.append(message)
+    def _without_old(self, table: _Table) -> _Table:
+        """Computes what is too old for any window, and returns the rest.
+
+        Of what nobody needs only the times are parsed; it is counted, and not checked further.
+        """
+        wanted = Wanted(())
+        times = self._parsed(table, wanted)
+        positions = np.asarray(times.column(POSITION).combine_chunks().fill_null(NOWHERE))
+        needed: set[int] = set()  # lanes, by identity: what follows in them is in order
+        is_old = []
+        for read, rows in zip(table.reads, table.ranges(), strict=True):
+            latest = int(positions[rows.start : rows.stop].max(initial=NOWHERE))
+            if latest >= (self._needs or NOWHERE):
+                needed.add(id(read.lane))
+            is_old.append(id(read.lane) not in needed)
+        old = table.only(is_old)
+        if old.reads:
+            mask = np.repeat(is_old, [len(rows) for rows in table.ranges()])
+            self._compute(old, times.filter(pa.array(mask)), wanted)
+        return table.only([not known for known in is_old])
+
+    def _parsed(self, table: _Table, wanted: Wanted) -> pa.Table:
+        """Lines are taken to be whole, which is a twelfth faster, until a source has a torn one."""
+        name = self._stream.name
+        if not any((name, read.lane.source) in _torn for read in table.reads):
+            try:
+                return self._parse(table, wanted, torn=False)
+            except EngineError:  # one with another cause is raised again below
+                records = self._parse(table, wanted, torn=True)
+                missing = records.column(POSITION).is_null().to_numpy()
+                for read, rows in zip(table.reads, table.ranges(), strict=True):
+                    if missing[rows.start : rows.stop].any():
+                        _torn.add((name, read.lane.source))
+                return records
+        return self._parse(table, wanted, torn=True)
+
+    def _parse(self, table: _Table, wanted: Wanted, torn: bool) -> pa.Table:
+        """The records of a table; where they cannot be had, the error names the file."""
+        if table.fields is None:
+            return _no_records(self._stream, wanted)
+        reads = table.reads
+        try:
+            records = _parse(table.fields, self._stream, wanted, reads[0].order.path, torn)
+        except EngineError:
+            for number in range(len(reads)) if torn and len(reads) > 1 else ():
+                self._parse(table.only([n == number for n in range(len(reads))]), wanted, torn)
+            raise
+        if SOURCE_COLUMN in wanted.columns and SOURCE_COLUMN not in records.column_names:
+            counts = [len(rows) for rows in table.ranges()]
+            sources = repeated_sources(table.segments(), counts)
+            records = records.append_column(SOURCE_COLUMN, sources)
+        return records
+
+    def _compute(self, table: _Table, records: pa.Table, wanted: Wanted) -> None:
+        """Keeps the blocks of a table, and hands the readings of its pieces to their lanes."""
+        before = [read.lane.clocks.reached() if wanted.sequences else {} for read in table.reads]
+        blocks, readings = compute_together(records, table.segments(), self._recipes)
+        for number, reading in enumerate(readings):
+            if reading.bad:
+                rows = table.ranges()[number]
+                mine = records.slice(rows.start, len(rows))
+                reading = self._noted(table, number, mine, reading, wanted, before[number])
+            table.reads[number].lane.readings.append(reading)
+        for shape, block in blocks.items():
+            self._blocks.setdefault(shape, []).append(block)
+        if any(len(several) > _BLOCKS_AT_MOST for several in self._blocks.values()):
+            self._blocks = {
+                shape: [merge(self._shapes[shape], several)]
+                for shape, several in self._blocks.items()
+            }
+
+    def _noted(
+        self,
+        table: _Table,
+        number: int,
+        records: pa.Table,
+        reading: Reading,
+        wanted: Wanted,
+        before: Mapping[str, int],
+    ) -> Reading:
+        """The reading with a note of a bad row. One of a lane is told of; all are counted."""
+        stream, (lane, order) = self._stream, (table.reads[number].lane, table.reads[number].order)
+        fail, refusal = stream.on_bad_row == "fail", table.reads[number].refusal
+        if refusal is not None:
+            lane.told = True
+            return replace(reading, notes=(refusal,))
+        if lane.told and not fail:
+            return reading
+        chunk, row, note = table.chunk(number), None, None
+        if chunk.broken or records.column(POSITION).null_count:
+            row = first_bad_row(chunk, records, stream, wanted)
+        elif reading.backwards:
+            row = first_fall(chunk, records, stream, wanted, before)
+        elif reading.ahead:
+            note = ahead_text(order.path, reading.ahead)
+        if row is not None:
+            note = row.described(order, chunk, stream)
+        if note is None:
+            return reading
+        if fail:
+            raise BadRowError(note)
+        lane.told = True
+        return replace(reading, notes=(note,), timeless=row is not None and row.timeless)
+
+
+@dataclass(frozen=True)
+class _Table:
+    """Pieces of many lanes in one table; None where there is none, as all were refused."""
+
+    reads: Sequence[_Read]
+    fields: pa.Table | None
+    counts: Sequence[int]  # rows of each
+    broken: Sequence[Mapping[int, str]]
+
+    @classmethod
+    def of(cls, reads: Sequence[_Read], stream: Stream, wanted: Wanted) -> _Table:
+        try:
+            bundle = _split(reads, stream, wanted)
+        except InputError:
+            reads = [_splittable(read, stream, wanted) for read in reads]
+            bundle = _split(reads, stream, wanted)
+        parts = iter(zip(bundle.rows, bundle.broken, strict=True))
+        # What could not be read is one bad row.
+        told = [(0, {0: ""}) if read.piece is None else next(parts) for read in reads]
+        return cls(reads, bundle.fields, [rows for rows, _ in told], [b for _, b in told])
+
+    @cached_property
+    def _ranges(self) -> list[range]:
+        return [range(*ends) for ends in pairwise(accumulate(self.counts, initial=0))]
+
+    def ranges(self) -> list[range]:
+        """The rows of each piece."""
+        return self._ranges
+
+    def segments(self) -> list[Segment]:
+        return [
+            Segment(read.lane.source, count, read.lane.clocks, sorted(broken))
+            for read, count, broken in zip(self.reads, self.counts, self.broken, strict=True)
+        ]
+
+    def chunk(self, number: int) -> Chunk:
+        """One of the pieces by itself."""
+        rows, piece = self.ranges()[number], self.reads[number].piece
+        assert self.fields is not None
+        assert piece is not None
+        fields = self.fields.slice(rows.start, len(rows))
+        return Chunk(fields, piece.start, piece.size, dict(self.broken[number]))
+
+    def only(self, chosen: Sequence[bool]) -> _Table:
+        """The table with some of its pieces."""
+        fields = self.fields
+        if all(chosen):
+            return self
+        if fields is not None:
+            fields = fields.filter(pa.array(np.repeat(chosen, self.counts)))
+        reads, counts = list(compress(self.reads, chosen)), list(compress(self.counts, chosen))
+        return _Table(reads, fields, counts, list(compress(self.broken, chosen)))
+
+
+def _split(reads: Sequence[_Read], stream: Stream, wanted: Wanted) -> Bundle:
+    """The fields of all pieces that there are."""
+    pieces = [read.piece for read in reads if read.piece is not None]
+    if not pieces:
+        return Bundle(None, [], [])
+    try:
+        return split(pieces, stream.format, wanted.sizes)
+    except (pa.ArrowException, csv.Error) as error:
+        path, kind = reads[0].order.path, stream.format.kind
+        raise InputError(f"{path} is not a readable {kind} file: {error}") from error
+
+
+def _splittable(read: _Read, stream: Stream, wanted: Wanted) -> _Read:
+    """The same, or a refusal if this piece cannot be split into fields."""
+    try:
+        _split([read], stream, wanted)
+    except InputError as error:
+        if stream.on_bad_row == "fail":
+            raise
+        return replace(read, piece=None, refusal=str(error))
+    return read
+
+
+def _no_records(stream: Stream, wanted: Wanted) -> pa.Table:
+    """No records, with the columns that computing looks at."""
+    names = [POSITION, *(axis.column for axis in wanted.sequences)]
+    names += [UNTIL] if stream.until is not None else []
+    names += [SIZE] if wanted.sizes else []
+    return pa.table({name: pa.array([], pa.int64()) for name in names})
 
 
 def _needed_from(recipes: Sequence[Recipe]) -> int | None:
@@ -183,17 +377,21 @@ def _needed_from(recipes: Sequence[Recipe]) -> int | None:
     return min(needs) if moments and len(needs) == len(recipes) and needs else None
 
 
-def parse(
-    chunk: Chunk, stream: Stream, wanted: Wanted, order: WorkOrder, torn: bool = True
-) -> pa.Table:
+def parse(chunk: Chunk, stream: Stream, wanted: Wanted, order: WorkOrder) -> pa.Table:
     """The chunk's records in log order, with the source where the stream has no such column."""
-    sql = records_sql(stream, wanted, frozenset(chunk.fields.column_names), torn)
-    records = run(sql, {"fields": chunk.fields}, f"parsing {order.path}")
+    records = _parse(chunk.fields, stream, wanted, order.path, torn=True)
     if SOURCE_COLUMN in wanted.columns and SOURCE_COLUMN not in records.column_names:
         source = pa.repeat(pa.scalar(order.source), records.num_rows)
         records = records.append_column(SOURCE_COLUMN, source)
+    return records
+
+
+def _parse(fields: pa.Table, stream: Stream, wanted: Wanted, place: str, torn: bool) -> pa.Table:
+    """The records of fields, in their order."""
+    sql = records_sql(stream, wanted, frozenset(fields.column_names), torn)
+    records = run(sql, {"fields": fields}, f"parsing {place}")
     if wanted.sizes:
-        sizes = f"SELECT {sizes_sql(stream.format, chunk.fields.column_names)} AS n FROM fields"
-        counted = run(sizes, {"fields": chunk.fields}, f"measuring {order.path}")
+        sizes = f"SELECT {sizes_sql(stream.format, fields.column_names)} AS n FROM fields"
+        counted = run(sizes, {"fields": fields}, f"measuring {place}")
         records = records.append_column(SIZE, counted["n"])
     return records

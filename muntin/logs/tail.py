@@ -12,6 +12,7 @@ from operator import itemgetter
 
 from muntin.errors import InputError
 from muntin.logs.chunks import WorkOrder
+from muntin.logs.events import Events
 from muntin.logs.files import FilePosition
 from muntin.logs.watch import Unread, Watch
 from muntin.model import Stream
@@ -36,7 +37,7 @@ class Batch:
     behind: frozenset[str]  # sources with bytes that did not fit
     notes: tuple[str, ...] = ()
     touched: Mapping[str, float] | None = None
-    """When a file of each source was last changed; None where nobody looked."""
+    """When a file of each source was last changed; None where nothing has, or nobody looked."""
 
 
 @dataclass(frozen=True)
@@ -69,9 +70,11 @@ class Tail:
         batch_bytes: int = BATCH_BYTES,
         lane_bytes: int = LANE_BYTES,
         lanes: int = 1,
+        events: Events | None = None,
     ) -> None:
+        """With `events`, files are looked at when these tell of them, and not each time."""
         self._stream = stream
-        self._watch = Watch(stream, follow, positions)
+        self._watch = Watch(stream, follow, positions, events)
         self._batch_bytes = batch_bytes
         self._lane_bytes = lane_bytes
         self._most_lanes = lanes
@@ -96,6 +99,7 @@ class Tail:
         taken = [list(self._take(files, shares[source])) for source, files in sources.items()]
         taken = [orders for orders in taken if orders]
         left = self._watch.unread()
+        seen = not self._watch.quiet or bool(taken)
         return Batch(
             lanes=tuple(self._lanes(taken, in_order)),
             positions=self._watch.positions,
@@ -103,7 +107,7 @@ class Tail:
             remaining=sum(u.bytes for u in left),
             behind=frozenset(u.file.source for u in left),
             notes=self._watch.notes(),
-            touched=self._watch.touched,
+            touched=self._watch.touched if seen else None,
         )
 
     def _take(self, files: Sequence[Unread], share: int) -> Iterator[_Taken]:

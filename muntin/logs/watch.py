@@ -6,7 +6,8 @@ input is what the first look found, so that logs which grow meanwhile cannot kee
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+import os
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from operator import itemgetter
@@ -18,25 +19,28 @@ import pyarrow.parquet
 
 from muntin.errors import InputError
 from muntin.logs.chunks import WorkOrder, is_gzip
+from muntin.logs.events import Events
 from muntin.logs.files import (
-    MARK_BYTES,
+    PRINT_BYTES,
     FilePosition,
     Key,
     Surroundings,
     checksum,
+    first_print,
     holds,
     last_line_end,
-    mark_start,
     open_inode,
-    open_marked,
+    open_same,
 )
-from muntin.logs.patterns import described, path_patterns
+from muntin.logs.folders import Folders
+from muntin.logs.patterns import Walk, described, path_patterns
 from muntin.model import Stream
 
 _SETTLED_SECONDS = 2.0
 _FINISHED_SECONDS = 3600.0
 _TICK_SECONDS = 0.1  # writes that are closer together may leave the same time of change
 _GZIP_RATIO = 8
+_ALL_SECONDS = 10.0  # after which files are looked at whether or not events tell of them
 
 
 @dataclass(frozen=True)
@@ -84,23 +88,45 @@ class _Look:
     settled: bool
     end: int
     unit_bytes: int = 1
+    crc: int | None = None  # of the bytes before the end
 
     def still(self, f: _Found) -> bool:
         """Whether a file that looks like this one cannot have changed either."""
-        return self.found == f and self.at - f.modified / 1e9 >= _TICK_SECONDS
+        same = self.found is f or self.found == f
+        return same and self.at - f.modified / 1e9 >= _TICK_SECONDS
 
 
 class Watch:
-    """The files of one stream."""
+    """The files of one stream.
 
-    def __init__(self, stream: Stream, follow: bool, positions: Iterable[FilePosition]) -> None:
+    With events, a look is at the files that they tell of, and at all files every few seconds.
+    Without, it is always at all.
+    """
+
+    def __init__(
+        self,
+        stream: Stream,
+        follow: bool,
+        positions: Iterable[FilePosition],
+        events: Events | None = None,
+    ) -> None:
         self._stream = stream
         self._patterns = path_patterns(stream.patterns)
         self._follow = follow
         self._positions = {p.key: p for p in positions}
+        self._found: dict[Key, _Found] = {}
+        self._keys: dict[str, Key] = {}  # of the found files, by path
         self._looks: dict[Key, _Look] = {}
+        self._unread: set[Key] = set()  # of which there is more than was handed out
+        self._unsettled: set[Key] = set()  # may be read later, whether or not they change
+        self._renamed: set[Key] = set()  # so that no pattern matches them
+        self._touched: dict[str, float] = {}
+        self._ends: dict[Key, tuple[_Found, int, int]] = {}  # seen when a file was identified
         self._told: dict[Path, str] = {}
         self._notes: list[str] = []
+        self._folders = Folders(self._patterns, events) if follow and events is not None else None
+        self._looked_at: float | None = None  # when all files were looked at
+        self.quiet = False  # whether the last look has seen no change at all
         if follow and not self._positions and not self.matches():
             self._notes.append(f"{self.nothing_matches} yet; waiting for one")
 
@@ -109,13 +135,9 @@ class Watch:
         return tuple(self._positions.values())
 
     @property
-    def touched(self) -> dict[str, float]:
+    def touched(self) -> Mapping[str, float]:
         """When a file of each source was last changed, in seconds."""
-        times: dict[str, float] = {}
-        for look in self._looks.values():
-            source, when = look.found.source, look.found.modified / 1e9
-            times[source] = max(times.get(source, when), when)
-        return times
+        return dict(self._touched)
 
     def notes(self) -> tuple[str, ...]:
         """What happened to files since this was last asked."""
@@ -135,55 +157,169 @@ class Watch:
         """Finds out what there is to read."""
         if self._looks and not self._follow:
             return
+        names = None if self._folders is None else self._folders.changed()
+        last = self._looked_at
+        if names is None or last is None or not 0 <= now - last < _ALL_SECONDS:
+            self._look_at_all(now, names)
+        else:
+            self._look_at(names, now)
+
+    def _look_at_all(self, now: float, names: Collection[str] | None) -> None:
+        """Looks at all files there are, of which those with the given names are known to change."""
+        self.quiet = False
         self._forget_finished(now)
-        found = self._find()
-        self._identify(found)
-        looks = {}
+        walks = [pattern.walk() for pattern in self._patterns]
+        found = self._find(walks)
+        if self._folders is not None:
+            trouble = None
+            if names is not None:
+                trouble = self._folders.expect(self._grown(found) - set(names))
+            unmatched = [str(f.path) for f in found.values() if not f.matched]
+            trouble = trouble or self._folders.follow(walks, unmatched)
+            if trouble is not None:
+                self._folders.close()
+                self._folders = None
+                text = f"{trouble}; all files are looked at every time instead"
+                self._notes.append(f"stream '{self._stream.name}': {text}")
+        self._looked_at, self._found = now, found
+        self._keys = {str(f.path): key for key, f in found.items()}
+        changed = {key: f for key, f in found.items() if not self._is_as_before(f)}
+        gone = (self._positions.keys() | self._looks.keys()) - found.keys()
+        self._take(changed, changed.keys() | gone, now)
+        self._touched = _times(self._looks.values())
+
+    def _is_as_before(self, f: _Found) -> bool:
+        """Whether there is nothing more to know of a file than there was."""
+        look = self._looks.get(f.key)
+        return look is not None and look.settled and look.still(f) and f.key in self._positions
+
+    def _grown(self, found: Mapping[Key, _Found]) -> set[str]:
+        """The files that are not as they were when they were last looked at."""
+        pairs = ((self._found.get(key), f) for key, f in found.items())
+        changed = ((old, f) for old, f in pairs if old is not None and old is not f)
+        return {str(f.path) for old, f in changed if old.path == f.path and old != f}
+
+    def _look_at(self, names: Collection[str], now: float) -> None:
+        """Looks at the files with these names, and at those that had not settled."""
+        keys = {key for name in names if (key := self._keys.get(name)) is not None}
+        for key in keys & self._looks.keys():  # whatever it looks like from outside
+            self._looks[key] = replace(self._looks[key], at=0.0)
+        keys |= self._forget_finished(now) | self._unsettled
+        self.quiet = not names and not keys
+        if self.quiet:
+            return
+        found: dict[Key, _Found] = {}
+        for name in sorted(names):
+            f = self._find_one(name)
+            if f is not None:
+                other = self._found.get(f.key)  # the same file by another name
+                if other is None or f.key in keys or not other.matched:
+                    found.setdefault(f.key, f)
+        near = Surroundings()
+        for key in keys - found.keys():
+            old = self._found[key]
+            if not old.matched and key not in self._positions:
+                continue
+            f = _stat(old.path, old.source, old.matched)
+            if (f is None or f.key != key) and key in self._positions:
+                f = _find_again(self._positions[key], near)
+            if f is not None and f.key == key:
+                found[key] = f
+        gone = keys - found.keys()
+        for key in keys:
+            old = self._found.pop(key)
+            if self._keys.get(str(old.path)) == key:
+                del self._keys[str(old.path)]
+        self._found |= found
+        self._keys |= {str(f.path): key for key, f in found.items()}
+        self._take(found, keys | found.keys(), now)
+        if self._folders is not None:
+            self._folders.know(str(f.path) for f in found.values())
+        if gone:
+            self._touched = _times(self._looks.values())
+        for source, at in _times(self._looks[k] for k in found if k in self._looks).items():
+            self._touched[source] = max(at, self._touched.get(source, at))
+
+    def _find_one(self, name: str) -> _Found | None:
+        key = self._keys.get(name)
+        if key is not None and self._found[key].matched:
+            f = _stat(name, self._found[key].source, True, self._found)
+            if f is not None and f.key == key:
+                return f
+        path = Path(name)
+        sources = (pattern.source_of(path) for pattern in self._patterns)
+        source = next((source for source in sources if source is not None), None)
+        f = None if source is None else _stat(path, source, True)
+        return f if f is not None and path.is_file() else None
+
+    def _take(self, found: Mapping[Key, _Found], keys: Collection[Key], now: float) -> None:
+        """Takes what was found of the files with these keys, or that they are gone."""
+        self._ends.clear()
+        self._identify(found, keys)
+        looks: dict[Key, _Look] = {}
         for f in found.values():
             with self._telling(f.path):
                 if f.key in self._positions:
                     looks[f.key] = self._look_into(f, now)
                     self._told.pop(f.path, None)
-        self._looks = looks
+        for key in keys:
+            look = looks.get(key)
+            if look is None:
+                self._looks.pop(key, None)
+            else:
+                self._looks[key] = look
+            for some in (self._unread, self._unsettled, self._renamed):
+                some.discard(key)
+            if look is not None and look.end > self._positions[key].position:
+                self._unread.add(key)
+            if key in found and (look is None or not look.settled):
+                self._unsettled.add(key)
+            if key in found and not found[key].matched:
+                self._renamed.add(key)
 
     def unread(self) -> list[Unread]:
         """What the last look found and nobody was handed yet, by source, oldest first."""
         left = []
-        for key, look in self._looks.items():
-            file = self._positions[key]
-            if look.end > file.position:
-                whole = is_gzip(file.path)
-                order = (file.source, look.found.modified, file.path)
-                left.append((order, Unread(file, look.end, look.unit_bytes, whole)))
+        for key in self._unread:
+            file, look = self._positions[key], self._looks[key]
+            whole = is_gzip(file.path)
+            order = (file.source, look.found.modified, file.path)
+            left.append((order, Unread(file, look.end, look.unit_bytes, whole)))
         return [unread for _, unread in sorted(left, key=itemgetter(0))]
 
     def hand_out(self, unread: Unread, end: int) -> WorkOrder | None:
         """The order to read a file up to `end`, or None if it has become unreadable."""
         file, look = unread.file, self._looks[unread.file.key]
         size = look.found.size
-        mark_end = size if self._parquet else max(end, min(size, MARK_BYTES))
+        print_end = size if self._parquet else max(end, min(size, PRINT_BYTES))
         with self._telling(look.found.path):
-            with open_marked(look.found.path, file.mark) as bytes_:
-                crc = checksum(bytes_, mark_end)
-            read = replace(file, position=end, mark_end=mark_end, mark_crc=crc)
+            crc = look.crc
+            if crc is None or print_end != look.end:
+                with open_same(look.found.path, file.fingerprint) as bytes_:
+                    crc = checksum(bytes_, print_end)
+            read = replace(file, position=end, print_end=print_end, print_crc=crc)
             self._positions[file.key] = read
+            if end >= look.end:
+                self._unread.discard(file.key)
             # Workers have other current folders.
-            path = str(Path(file.path).absolute())
-            name = self._stream.name
-            return WorkOrder(name, file.source, path, file.position, end, mark=read.mark)
-        self._looks[file.key] = replace(look, end=file.position)
+            here = file.path.startswith("/")
+            path = file.path if here else str(Path(file.path).absolute())
+            name, known = self._stream.name, read.fingerprint
+            return WorkOrder(name, file.source, path, file.position, end, fingerprint=known)
+        self._looks[file.key] = replace(look, end=file.position, crc=None)
+        self._unread.discard(file.key)
         return None
 
     @property
     def _parquet(self) -> bool:
         return self._stream.format.kind == "parquet"
 
-    def _find(self) -> dict[Key, _Found]:
+    def _find(self, walks: Iterable[Walk]) -> dict[Key, _Found]:
         """Files that match, and files that did until they were renamed."""
         found: dict[Key, _Found] = {}
-        for pattern in self._patterns:
-            for path, source in pattern.find():
-                f = _stat(path, source, True)
+        for walk in walks:
+            for path, source in walk.files:
+                f = _stat(path, source, True, self._found)
                 if f is not None:
                     found.setdefault(f.key, f)
         near = Surroundings()
@@ -193,16 +329,22 @@ class Watch:
                 found[f.key] = f
         return found
 
-    def _forget_finished(self, now: float) -> None:
+    def _forget_finished(self, now: float) -> set[Key]:
         """Lets go of files that no pattern matches any more once nobody writes them either."""
-        for key, look in self._looks.items():
-            finished = look.settled and look.end <= self._positions[key].position
-            silent = now - look.since >= _FINISHED_SECONDS
-            if finished and silent and not look.found.matched:
+        finished = set()
+        for key in self._renamed & self._looks.keys():
+            look = self._looks[key]
+            is_read = look.settled and look.end <= self._positions[key].position
+            if is_read and now - look.since >= _FINISHED_SECONDS:
                 del self._positions[key]
+                finished.add(key)
+        return finished
 
-    def _identify(self, found: Mapping[Key, _Found]) -> None:
-        """Gives every file its position: its own, one it inherits, or the start."""
+    def _identify(self, found: Mapping[Key, _Found], keys: Collection[Key]) -> None:
+        """Gives every file its position: its own, one it inherits, or the start.
+
+        Of the files with these keys, those that were not found are gone.
+        """
         strange = {}
         for key, f in found.items():
             with self._telling(f.path):
@@ -210,10 +352,11 @@ class Watch:
                     strange[key] = f
                 elif self._positions[key].path != str(f.path):
                     self._positions[key] = replace(self._positions[key], path=str(f.path))
-        gone = [p for key, p in self._positions.items() if key not in found or key in strange]
+        known = (self._positions[key] for key in keys if key in self._positions)
+        gone = [p for p in known if p.key not in found or p.key in strange]
         for file in gone:
             del self._positions[file.key]
-        lost = [file for file in gone if file.mark_end]
+        lost = [file for file in gone if file.print_end]
         for f in strange.values():
             with self._telling(f.path):
                 if f.matched:
@@ -222,13 +365,21 @@ class Watch:
 
     def _is_known(self, f: _Found) -> bool:
         known = self._positions.get(f.key)
-        if known is None or (f.matched and not known.mark_end):
+        if known is None or (f.matched and not known.print_end):
             return False
         look = self._looks.get(f.key)
         if look is not None and look.still(f):
             return True
         with f.open() as file:
-            return holds(file, known.mark)
+            same = holds(file, known.fingerprint)
+            if same and self._grows(f):
+                end = last_line_end(file, known.position, f.size)
+                self._ends[f.key] = f, end, checksum(file, end)
+        return same
+
+    def _grows(self, f: _Found) -> bool:
+        """Whether a file is read line by line while somebody writes it."""
+        return self._follow and not self._parquet and not is_gzip(f.path)
 
     def _look_into(self, f: _Found, now: float) -> _Look:
         last = self._looks.get(f.key)
@@ -238,7 +389,8 @@ class Watch:
         position = self._positions[f.key].position
         if not self._settled(f, since, now):
             return _Look(f, since, now, False, position)
-        return _Look(f, since, now, True, *self._end(f, position))
+        end, unit_bytes, crc = self._end(f, position)
+        return _Look(f, since, now, True, end, unit_bytes, crc)
 
     def _settled(self, f: _Found, since: float, now: float) -> bool:
         """Files that are read as a whole have to be complete first."""
@@ -246,18 +398,23 @@ class Watch:
             return True
         return now - min(since, f.modified / 1e9) >= _SETTLED_SECONDS
 
-    def _end(self, f: _Found, position: int) -> tuple[int, int]:
-        """Up to where a file can be read now, and the text that each unit stands for."""
+    def _end(self, f: _Found, position: int) -> tuple[int, int, int | None]:
+        """Up to where a file can be read now, the text that each unit stands for, and perhaps
+        the checksum there."""
         if self._parquet:
             with f.open() as file, pyarrow.parquet.ParquetFile(file) as parquet:
                 groups = parquet.num_row_groups
-            return groups, max(1, f.size // max(1, groups))
+            return groups, max(1, f.size // max(1, groups)), None
         if is_gzip(f.path):
-            return f.size, _GZIP_RATIO
+            return f.size, _GZIP_RATIO, None
         if not self._follow:
-            return f.size, 1
+            return f.size, 1, None
+        seen, end, crc = self._ends.pop(f.key, (None, 0, 0))
+        if seen is f and self._positions[f.key].position <= end:
+            return end, 1, crc
         with f.open() as file:
-            return last_line_end(file, position, f.size), 1
+            end = last_line_end(file, position, f.size)
+            return end, 1, checksum(file, end)
 
     @contextmanager
     def _telling(self, path: Path) -> Iterator[None]:
@@ -295,20 +452,44 @@ class Watch:
                 self._notes.append(f"{file.path} is gone; source '{file.source}' has ended")
 
 
-def _stat(path: Path, source: str, matched: bool) -> _Found | None:
+def _times(looks: Iterable[_Look]) -> dict[str, float]:
+    """When a file of each source was last changed, in seconds."""
+    times: dict[str, float] = {}
+    for look in looks:
+        source, when = look.found.source, look.found.modified / 1e9
+        times[source] = max(times.get(source, when), when)
+    return times
+
+
+def _stat(
+    path: Path | str, source: str, matched: bool, known: Mapping[Key, _Found] | None = None
+) -> _Found | None:
+    """A file as it looks now, the very value that is `known` if it looks the same."""
     try:
-        stat = path.stat()
+        stat = os.stat(path)  # noqa: PTH116
     except OSError:
         return None
-    key = stat.st_dev, stat.st_ino
-    return _Found(path, source, matched, key, stat.st_size, stat.st_mtime_ns)
+    key, now = (stat.st_dev, stat.st_ino), (stat.st_size, stat.st_mtime_ns)
+    old = known.get(key) if known is not None else None
+    if (
+        old is not None
+        and (old.size, old.modified, old.source, old.matched)
+        == (
+            *now,
+            source,
+            matched,
+        )
+        and str(old.path) == str(path)
+    ):
+        return old
+    return _Found(Path(path), source, matched, key, *now)
 
 
 def _find_again(file: FilePosition, near: Surroundings) -> _Found | None:
     """A file that no pattern matches any more: where it was last, or renamed near there."""
     there = _stat(Path(file.path), file.source, False)
     if there is None or there.key != file.key:
-        moved = near.find(Path(file.path), file.inode, bool(file.mark_end))
+        moved = near.find(Path(file.path), file.inode, bool(file.print_end))
         there = _stat(moved, file.source, False) if moved else None
     return there if there is not None and there.key == file.key else None
 
@@ -319,10 +500,10 @@ def _position(f: _Found, lost: list[FilePosition]) -> FilePosition:
     Logs are copied before they are truncated, and replaced as a whole by tools like rsync.
     """
     with f.open() as file:
-        near = [o for o in lost if o.mark_end <= f.size and Path(o.path).parent == f.path.parent]
+        near = [o for o in lost if o.print_end <= f.size and Path(o.path).parent == f.path.parent]
         for old in near:
-            if holds(file, old.mark):
+            if holds(file, old.fingerprint):
                 lost.remove(old)
                 return replace(old, path=str(f.path), device=f.key[0], inode=f.key[1])
-        mark = mark_start(file)
+        mark = first_print(file)
     return FilePosition(f.source, str(f.path), *f.key, 0, mark.end, mark.crc)

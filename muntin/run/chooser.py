@@ -5,63 +5,67 @@ Windows hold rows of panes and rows of their own alike, so a change needs nothin
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from muntin.kernel.compute import Cost, Recipe
+from muntin.kernel.compute import Recipe
 from muntin.kernel.kinds import kind_of
-from muntin.logs.records import Report
+from muntin.kernel.reading import Cost, Reading
 from muntin.model import Shape
+from muntin.run.catalog import Catalog
 from muntin.windows.choice import Choice, Measured, Sharing, choose
 
 
 class Chooser:
     """The choices for one stream's shapes; they are kept in the given mapping, which lives on."""
 
-    def __init__(
-        self, recipes: Sequence[Recipe], wish: Sharing, choices: dict[str, Choice]
-    ) -> None:
-        self._recipes = {recipe.shape.id: recipe for recipe in recipes}
+    def __init__(self, wish: Sharing, choices: dict[str, Choice]) -> None:
         self._wish = wish
         self._choices = choices
         self._measured: dict[str, Measured] = {}
 
-    def recipes(self) -> list[Recipe]:
+    def recipes(self, catalog: Catalog) -> list[Recipe]:
         """What to compute in the next batch."""
         return [
-            replace(recipe, separate=self._choice(recipe.shape).separate)
-            for recipe in self._recipes.values()
+            replace(recipe, separate=self.choice(recipe.shape).separate)
+            for recipe in catalog.recipes
         ]
 
-    def computed(self, report: Report) -> None:
-        """Takes note of what computing one lane has cost."""
-        for id_, cost in report.costs.items():
-            recipe = self._recipes[id_]
-            separate = self._choice(recipe.shape).separate
-            grid = recipe.shape.axis.column, recipe.shape.pane
-            panes = sum(1 for tally in report.tallies if (tally.axis, tally.size) == grid)
-            groupings = sum(window.overlap for window in recipe.windows) if separate else 1
-            rows = 0 if separate else cost.rows
-            self._measured[id_] = self._seen(id_).computed(
-                panes, cost.records, rows, groupings, cost.seconds
-            )
+    def computed(self, catalog: Catalog, readings: Sequence[Reading]) -> None:
+        """Takes note of what computing has cost."""
+        for reading in readings:
+            panes = Counter((tally.axis, tally.size) for tally in reading.tallies)
+            for id_, cost in reading.costs.items():
+                if cost.records and id_ in catalog.shapes:
+                    shape = catalog.shapes[id_]
+                    separate = self.choice(shape).separate
+                    overlaps = sum(window.overlap for window in catalog.windows[id_])
+                    self._measured[id_] = self._seen(id_).computed(
+                        panes[shape.axis.column, shape.pane],
+                        cost.records,
+                        0 if separate else cost.rows,
+                        overlaps if separate else 1,
+                        cost.seconds,
+                    )
 
     def merged(self, costs: Mapping[str, Cost]) -> None:
         """Takes note of what merging rows into windows has cost."""
         for id_, cost in costs.items():
             self._measured[id_] = self._seen(id_).merged(cost.rows, cost.seconds)
 
-    def choose(self) -> Iterator[tuple[Shape, Choice]]:
+    def choose(self, catalog: Catalog) -> Iterator[tuple[Shape, Choice]]:
         """Decides anew; gives what has changed."""
-        for id_, recipe in self._recipes.items():
-            if kind_of(recipe.shape).always_shared is None:
-                before = self._choice(recipe.shape)
-                after = choose(recipe.windows, self._seen(id_), before, self._wish)
+        for id_, shape in catalog.shapes.items():
+            if kind_of(shape).always_shared is None:
+                before = self.choice(shape)
+                after = choose(catalog.windows[id_], self._seen(id_), before, self._wish)
                 self._choices[id_] = after
                 if after.separate != before.separate:
-                    yield recipe.shape, after
+                    yield shape, after
 
-    def _choice(self, shape: Shape) -> Choice:
+    def choice(self, shape: Shape) -> Choice:
+        """How the windows of a shape are computed now, and why."""
         reason = kind_of(shape).always_shared
         if reason is not None:
             return Choice(False, reason)
@@ -71,3 +75,14 @@ class Chooser:
 
     def _seen(self, id_: str) -> Measured:
         return self._measured.get(id_, Measured())
+
+
+def _always_shared(shape: Shape) -> str | None:
+    """Why a shape has no choice, or None if it has."""
+    if shape.gap is not None:
+        return "sessions have no panes to share"
+    if shape.spans is not None:
+        return "spans count once in every pane they touch"
+    if shape.sample is not None or shape.apart is not None:
+        return "its windows may be made of some of their panes"
+    return "jobs in Python work on panes" if shape.code is not None else None

@@ -2,62 +2,75 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import reduce
 
 from muntin.fidelity.score import C2, EVER, NEVER, Reason
 from muntin.kernel.due import Due, Emitted
-from muntin.logs.records import Report
-from muntin.model import Bounds, Job, Shape
+from muntin.kernel.reading import Reading
+from muntin.model import Bounds, Job, Tally
+from muntin.run.catalog import Catalog
 from muntin.run.progress import SESSION, JobKind, Lateness, Leaving, Progress
+from muntin.windows.ledger import Grid
 from muntin.windows.spec import WindowSpec
 
 Scores = dict[tuple[str, int, int], C2]  # of a job, the number of its kind, and the end
 Upto = dict[JobKind, int]  # the position up to which all windows of a kind have left
+_Asked = tuple[WindowSpec, int | None, int, int | None, int | None]
 
 
 class Departures:
-    """What a stream's jobs have sent off. All of it is in the given progress, which lives on."""
+    """What a stream's jobs have sent off. All that lives on is in the given progress."""
 
-    def __init__(self, jobs: Mapping[str, Job], progress: Progress) -> None:
-        self._jobs = jobs
+    def __init__(self, progress: Progress) -> None:
         self._progress = progress
         self._touched: dict[tuple[str, int], set[int]] = {}  # windows that must leave again
+        # By grid, as long as its panes are the same: jobs with the same windows share the answer.
+        self._open: dict[Grid, tuple[Sequence[int], dict[_Asked, list[int]]]] = {}
 
     def open(self, job: Job, spec: WindowSpec, horizon: int = EVER) -> list[int]:
         """The ends, up to a position, of windows that hold records and have not left."""
-        panes = self._progress.ledger.panes((job.shape.axis.column, job.shape.pane))
-        ends = spec.ends(panes, self._upto(job, spec), horizon // spec.pane)
+        grid = job.shape.axis.column, job.shape.pane
+        panes = self._progress.ledger.panes(grid)
+        same, known = self._open.get(grid, (None, {}))
+        if same is not panes:
+            known = {}
+            self._open[grid] = panes, known
         begin, until = job.shape.begin, job.shape.until
-        if begin is not None:
-            ends = [end for end in ends if end * spec.pane > begin]
-        if until is not None:
-            ends = [end for end in ends if (end - spec.length) * spec.pane < until]
+        asked = spec, self._upto(job, spec), horizon, begin, until
+        ends = known.get(asked)
+        if ends is None:
+            ends = spec.ends(panes, asked[1], horizon // spec.pane)
+            if begin is not None:
+                ends = [end for end in ends if end * spec.pane > begin]
+            if until is not None:
+                ends = [end for end in ends if (end - spec.length) * spec.pane < until]
+            known[asked] = ends
         left = self.left(job, spec)  # some ahead of others
         return [end for end in ends if end * spec.pane not in left] if left else ends
 
     def waiting(self, job: Job) -> tuple[int, int]:
         """Records of a job that no window has answered yet, and the windows they wait for."""
-        grid, found = (job.shape.axis.column, job.shape.pane), [(0, 0)]
+        grid, waiting = (job.shape.axis.column, job.shape.pane), [(0, 0)]
         for spec in job.windows:
             windows = len(self.open(job, spec))
             if windows:
                 read = self._progress.ledger.read_since(grid, self._upto(job, spec))
-                found.append((read, windows))
-        return max(found)
+                waiting.append((read, windows))
+        return max(waiting)
 
-    def emitted(self, shape: Shape) -> Emitted:
-        """Up to which pane the windows of each kind will not leave again, for all its jobs."""
-        left: dict[WindowSpec, int | None] = {}
+    def emitted(self, jobs: Iterable[Job]) -> Emitted:
+        """Up to which pane the windows of each kind will not leave again, for jobs of one shape."""
+        ends: dict[WindowSpec, int | None] = {}
         over: list[int | None] = []
-        for job in self._jobs.values():
-            if job.shape == shape:
-                over.append(self._progress.emitted.get((job.name, SESSION)))
-                for spec in job.windows:
-                    mine = self._kept(job, spec)
-                    left[spec] = _earlier(mine, left.get(spec, mine))
-        return Emitted(left, reduce(_earlier, over))
+        for job in jobs:
+            over.append(self._progress.emitted.get((job.name, SESSION)))
+            for spec in job.windows:
+                mine = self._final(job, spec)
+                ends[spec] = _earlier(mine, ends.get(spec, mine))
+        return Emitted(ends, reduce(_earlier, over))
 
     def left(self, job: Job, spec: WindowSpec) -> dict[int, Leaving]:
         """The newest windows that have left, where the job has bounds."""
@@ -67,7 +80,14 @@ class Departures:
         known = self.left(job, spec).get(end * spec.pane)
         return known.revision if known is not None and job.bounds.revise_us is not None else 0
 
-    def note(self, due: Due, scores: Scores, upto: Upto) -> None:
+    def begin(self, job: Job, position: int) -> None:
+        """Has a job that is new answer only for windows that start at a position or later."""
+        for spec in job.windows:
+            first = -(-position // spec.pane)  # the first pane that lies behind it as a whole
+            before = spec.last_end(first - 1) * spec.pane
+            self._progress.emitted[job.name, spec.key] = before
+
+    def note(self, jobs: Mapping[str, Job], due: Due, scores: Scores, upto: Upto) -> None:
         """Takes what leaves now."""
         emitted = self._progress.emitted
         for kind, position in upto.items():
@@ -75,7 +95,7 @@ class Departures:
         for name, (_, until) in due.sessions.items():
             emitted[name, SESSION] = until
         for name, kinds in due.ends.items():
-            job = self._jobs[name]
+            job = jobs[name]
             for which, (spec, ends) in enumerate(zip(job.windows, kinds, strict=True)):
                 if ends and job.bounds != Bounds():
                     reasons = {end * spec.pane: scores[name, which, end].reason for end in ends}
@@ -84,8 +104,8 @@ class Departures:
     def _note_left(self, job: Job, spec: WindowSpec, reasons: Mapping[int, Reason]) -> None:
         """Remembers why windows have left, as long as somebody may want to know."""
         known = self._progress.left.setdefault((job.name, spec.key), {})
-        kept = max(spec.range, job.bounds.revise_us or 0)
-        oldest = self._progress.emitted.get((job.name, spec.key), NEVER) - kept
+        remembered = max(spec.range, job.bounds.revise_us or 0)
+        oldest = self._progress.emitted.get((job.name, spec.key), NEVER) - remembered
         for position in [p for p in known if p <= oldest and p not in reasons]:
             del known[position]
         for position, reason in reasons.items():
@@ -94,38 +114,47 @@ class Departures:
             if before is not None:
                 known[position] = replace(before, revision=before.revision + 1)
 
-    def take(self, report: Report) -> None:
-        """Notes what of a report came too late, and for which windows that may leave again."""
-        self._count_late(report)
-        self._touch(report)
+    def take(self, catalog: Catalog, readings: Sequence[Reading]) -> None:
+        """Notes what came too late, and which windows it may have leave again."""
+        self._count_late(catalog, readings)
+        changed: dict[str, set[int]] = {}
+        for reading in readings:
+            for shape, panes in reading.changed.items():
+                changed.setdefault(shape, set()).update(panes)
+        for shape, touched in changed.items():
+            for job in catalog.by_shape.get(shape, ()):
+                self._touch(job, touched)
 
     def touched(self, job: Job, which: int) -> list[int]:
         """The windows of one kind that late records have changed since this was last asked."""
         return sorted(self._touched.pop((job.name, which), ()))
 
-    def _touch(self, report: Report) -> None:
-        for job in self._jobs.values():
-            for which, spec in enumerate(job.windows if job.shape.id in report.changed else ()):
-                upto, kept = self._upto(job, spec), self._kept(job, spec)
-                left = {position // spec.pane for position in self.left(job, spec)}
-                for pane in report.changed[job.shape.id]:
-                    ends = range(spec.first_end(pane), spec.last_end(pane) + 1, spec.stride)
-                    again = {e for e in ends if e in left or (upto is not None and e <= upto)}
-                    again = {e for e in again if kept is None or e > kept}
-                    if again:
-                        self._touched.setdefault((job.name, which), set()).update(again)
+    def _touch(self, job: Job, panes: Iterable[int]) -> None:
+        for which, spec in enumerate(job.windows):
+            upto, final = self._upto(job, spec), self._final(job, spec)
+            left = {position // spec.pane for position in self.left(job, spec)}
+            for pane in panes:
+                ends = range(spec.first_end(pane), spec.last_end(pane) + 1, spec.stride)
+                again = {e for e in ends if e in left or (upto is not None and e <= upto)}
+                again = {e for e in again if final is None or e > final}
+                if again:
+                    self._touched.setdefault((job.name, which), set()).update(again)
 
-    def _count_late(self, report: Report) -> None:
+    def _count_late(self, catalog: Catalog, readings: Sequence[Reading]) -> None:
         """A record is late for a job if at least one window it belongs to leaves it out."""
-        for job in self._jobs.values():
-            records, behind = report.late.get(job.shape.id, (0, 0))
-            if records:
-                self._late(job, records, behind)
-            grid = job.shape.axis.column, job.shape.pane
-            gone = max((self._gone(job, spec) for spec in job.windows), default=NEVER)
-            for tally in report.tallies:
-                in_time = tally.not_before is None and tally.pane >= gone
-                if (tally.axis, tally.size) == grid and tally.records and not in_time:
+        for reading in readings:
+            for shape, (records, behind) in reading.late.items():
+                for job in catalog.by_shape.get(shape, ()) if records else ():
+                    self._late(job, records, behind)
+        grids = _by_grid(readings)
+        for shape, grid in catalog.grids.items():
+            if grid not in grids:
+                continue
+            tallies, panes, marked = grids[grid]
+            for job in catalog.by_shape[shape]:
+                gone = max((self._gone(job, spec) for spec in job.windows), default=NEVER)
+                early = tallies[: bisect_left(panes, gone)]
+                for tally in (*early, *(m for m in marked if m.pane >= gone)):
                     missed = list(self._missed(job, tally.pane, tally.not_before))
                     if missed:
                         needed = tally.reached - min(missed) * job.shape.pane + 1
@@ -133,8 +162,8 @@ class Departures:
 
     def _gone(self, job: Job, spec: WindowSpec) -> int:
         """The pane at which the last window of a kind ended that does not leave again."""
-        kept, last = self._kept(job, spec), max(self._for_good(job, spec), default=NEVER)
-        return max(NEVER if kept is None else kept, last // spec.pane)
+        final, last = self._final(job, spec), max(self._for_good(job, spec), default=NEVER)
+        return max(NEVER if final is None else final, last // spec.pane)
 
     def _for_good(self, job: Job, spec: WindowSpec) -> dict[int, Leaving]:
         """The newest windows that have left, unless they may leave again."""
@@ -153,7 +182,7 @@ class Departures:
         revised = job.bounds.revise_us is not None
         for spec in job.windows:
             first, left = spec.first_end(pane), self._for_good(job, spec)
-            marks = [self._kept(job, spec), None if revised else not_before]
+            marks = [self._final(job, spec), None if revised else not_before]
             over = max((mark for mark in marks if mark is not None), default=NEVER)
             if first <= max(over, self._gone(job, spec)):
                 for end in range(first, spec.last_end(pane) + 1, spec.stride):
@@ -168,10 +197,31 @@ class Departures:
         end = self._progress.emitted.get((job.name, spec.key))
         return None if end is None else end // spec.pane
 
-    def _kept(self, job: Job, spec: WindowSpec) -> int | None:
-        """The same less the windows that are kept, because they may be revised."""
+    def _final(self, job: Job, spec: WindowSpec) -> int | None:
+        """The same less the windows that may still be revised."""
         end = self._upto(job, spec)
         return None if end is None else end - (job.bounds.revise_us or 0) // spec.pane
+
+
+_Tallies = tuple[list[Tally], list[int], list[Tally]]
+
+
+def _by_grid(readings: Iterable[Reading]) -> dict[Grid, _Tallies]:
+    """The tallies with records of each grid in the order of panes, these panes, and the marked."""
+    grids: dict[Grid, list[Tally]] = {}
+    for reading in readings:
+        for tally in reading.tallies:
+            if tally.records:
+                grids.setdefault((tally.axis, tally.size), []).append(tally)
+    sorted_ = {grid: sorted(tallies, key=_pane) for grid, tallies in grids.items()}
+    return {
+        grid: (tallies, [t.pane for t in tallies], [t for t in tallies if t.not_before is not None])
+        for grid, tallies in sorted_.items()
+    }
+
+
+def _pane(tally: Tally) -> int:
+    return tally.pane
 
 
 def _earlier(a: int | None, b: int | None) -> int | None:

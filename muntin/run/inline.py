@@ -9,17 +9,23 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 import pyarrow as pa
 
 from muntin.kernel.block import regrid
-from muntin.kernel.compute import Cost, Recipe
+from muntin.kernel.compute import Recipe
 from muntin.kernel.due import Due, Emitted, due_kinds
 from muntin.kernel.finish import completed, finish
 from muntin.kernel.kinds import kind_of
 from muntin.kernel.merge import merge
+from muntin.kernel.reading import Cost, Reading
 from muntin.logs.chunks import PIECE_BYTES
-from muntin.logs.records import Report, read_lane
-from muntin.logs.tail import BATCH_BYTES, Lane, Tail
+from muntin.logs.files import FilePosition
+from muntin.logs.tail import BATCH_BYTES
 from muntin.model import Job, Program, Shape, Stream
-from muntin.run.pipeline import Answer, Pipeline
+from muntin.run.catalog import Catalog, InForce
+from muntin.run.contracts import Answer, Intake, Taken, Work
+from muntin.run.files import LogFiles
+from muntin.run.loop import Loop, Rules
+from muntin.run.progress import Progress
 from muntin.run.results import Emission, JobWindows, Result
+from muntin.schedule.pace import Measure, Pace
 from muntin.windows.choice import Sharing
 from muntin.windows.shelf import Shelf
 
@@ -28,37 +34,41 @@ def ignore(_: object) -> None:
     """For callers who do not want to be told."""
 
 
+def log(text: str) -> None:
+    """For callers who do not say how to be told: Python prints it, unless told otherwise."""
+    logging.getLogger("muntin").warning(text)
+
+
 class InlineCollection:
     """Blocks in this process's memory, one a shape."""
 
-    def __init__(self, stream: Stream, piece_bytes: int = PIECE_BYTES) -> None:
-        self._stream = stream
-        self._piece_bytes = piece_bytes
+    def __init__(self) -> None:
         self._held: dict[str, tuple[int, pa.Table]] = {}  # a block, and the size of its panes
         self._shelf: Shelf[pa.Table] = Shelf()
 
-    def read(
-        self, lanes: Sequence[Lane], recipes: Sequence[Recipe], slack_us: int | None
-    ) -> list[Report]:
-        reports = []
+    def add(self, work: Work, recipes: Sequence[Recipe], final: Mapping[str, int]) -> list[Reading]:
+        taken = Taken(final)
         shapes = {recipe.shape.id: recipe.shape for recipe in recipes}
+        readings: list[Reading] = []
         every = {shape: [block] for shape, block in self._blocks(shapes).items()}
-        for lane in lanes:
-            blocks, report = read_lane(lane, self._stream, recipes, slack_us, self._piece_bytes)
-            reports.append(report)
-            for shape, block in blocks.items():
-                every.setdefault(shape, []).append(block)
+        for task in work.tasks(1):
+            for delivery in filter(taken.take, task.deliver(recipes)):
+                readings += delivery.readings
+                for shape, block in delivery.blocks.items():
+                    every.setdefault(shape, []).append(block)
         for shape, tables in every.items():
             self._held[shape] = shapes[shape].pane, merge(shapes[shape], tables)
-        self._shelf.drop_touched(shapes, [t for report in reports for t in report.tallies])
-        return reports
+        self._shelf.drop_touched(shapes, [t for reading in readings for t in reading.tallies])
+        return readings
 
-    def answer(self, jobs: Mapping[str, Job], due: Due, save: object = None) -> Answer:
+    def answer(
+        self, catalog: Catalog, due: Due, save: Mapping[str, Emitted] | None = None
+    ) -> Answer:
+        jobs, shapes = catalog.jobs, catalog.shapes
         rows: dict[str, pa.Table] = {}
         costs: dict[str, Cost] = {}
         ends: dict[str, int] = {}
         useful = self._shelf.useful(due_kinds(jobs, due))
-        shapes = {job.shape.id: job.shape for job in jobs.values()}
         for shape, block in self._blocks(shapes).items():
             started = time.perf_counter()
             known = [(c.spec, c.rows) for c in useful if c.shape == shape]
@@ -74,14 +84,13 @@ class InlineCollection:
         ordered = {name: _ordered(jobs[name], table) for name, table in rows.items()}
         return Answer(ordered, costs=costs, ends=ends)
 
-    def forget(self, jobs: Mapping[str, Job], emitted: Mapping[str, Emitted]) -> None:
+    def forget(self, catalog: Catalog, emitted: Mapping[str, Emitted]) -> None:
         self._shelf.drop_before({shape: e.oldest_pane for shape, e in emitted.items()})
-        shapes = {job.shape.id: job.shape for job in jobs.values()}
         needed = {}
-        for shape, block in self._blocks(shapes).items():
-            kind = kind_of(shapes[shape])
-            rows = kind.without(kind.without_forgotten(block), emitted[shape])
-            needed[shape] = shapes[shape].pane, rows
+        for id_, block in self._blocks(catalog.shapes).items():
+            shape = catalog.shapes[id_]
+            kind = kind_of(shape)
+            needed[id_] = shape.pane, kind.without(kind.without_forgotten(block), emitted[id_])
         self._held = needed
 
     def _blocks(self, shapes: Mapping[str, Shape]) -> dict[str, pa.Table]:
@@ -98,9 +107,24 @@ def _ordered(job: Job, rows: pa.Table) -> pa.Table:
     return kind.order(job, [kind.later_rounds(job, [rows])])
 
 
-def log(text: str) -> None:
-    """For callers who do not say how to be told: Python prints it, unless told otherwise."""
-    logging.getLogger("muntin").warning(text)
+class Unsaved:
+    """A journal of runs that nobody takes up again."""
+
+    def __init__(self, progress: Progress, before: InForce) -> None:
+        self.progress = progress
+        self.before = before
+        self.notes: list[str] = []
+
+    def commit(
+        self,
+        catalog: Catalog,
+        emission: Emission,
+        positions: tuple[FilePosition, ...] | None = None,
+    ) -> None:
+        pass
+
+    def tidy(self) -> list[str]:
+        return []
 
 
 def run_inline(program: Program, note: Callable[[str], None] = log) -> Iterator[Result]:
@@ -115,58 +139,58 @@ def run_inline(program: Program, note: Callable[[str], None] = log) -> Iterator[
 def windows_inline(
     program: Program,
     note: Callable[[str], None] = ignore,
-    done: Callable[[Pipeline], None] = ignore,
+    done: Callable[[Loop], None] = ignore,
     batch_bytes: int = BATCH_BYTES,
     piece_bytes: int = PIECE_BYTES,
     sharing: Sharing = "auto",
 ) -> Iterator[JobWindows]:
-    """The windows of every job as they leave; each pipeline is handed to `done` at its end."""
+    """The windows of every job as they leave; each stream's loop is handed to `done` at its end."""
     for stream in program.streams.values():
         jobs = program.jobs_of(stream.name)
         if not jobs:
             continue
-        run = InlineRun(
-            stream,
-            jobs,
-            batch_bytes=batch_bytes,
-            piece_bytes=piece_bytes,
-            sharing=sharing,
-            note=note,
-        )
-        run.tail.require_files()
+        files = LogFiles(stream, False, (), batch_bytes, piece_bytes)
+        files.tail.require_files()
+        run = InlineRun(stream, jobs, Rules(False, sharing=sharing), note, files)
         while not run.is_over:
-            yield from run.step(time.time()).windows
-        done(run.pipeline)
+            yield from run.turn(time.time()).windows
+        done(run.loop)
 
 
 class InlineRun:
-    """One stream, step by step, by the clock of whoever makes the steps."""
+    """One stream, turn by turn, by the clock of whoever makes the turns."""
 
     def __init__(
         self,
         stream: Stream,
         jobs: Sequence[Job],
-        follow: bool = False,
-        idle_seconds: float = 10.0,
-        batch_bytes: int = BATCH_BYTES,
-        piece_bytes: int = PIECE_BYTES,
-        sharing: Sharing = "auto",
+        rules: Rules,
         note: Callable[[str], None] = ignore,
+        intake: Intake | None = None,
+        collection: InlineCollection | None = None,
+        progress: Progress | None = None,
     ) -> None:
-        self.tail = Tail(stream, follow, (), batch_bytes, piece_bytes, lanes=batch_bytes)
-        collection = InlineCollection(stream, piece_bytes)
-        self.pipeline = Pipeline(stream, jobs, collection, follow, idle_seconds, sharing=sharing)
-        self.is_over = False
-        self._follow = follow
+        self._now = 0.0
         self._note = note
+        self._rules = rules
+        self.is_over = False
+        catalog = Catalog.of(stream, jobs)
+        before = InForce() if progress is None else catalog.in_force
+        self.loop = Loop(
+            catalog,
+            intake or LogFiles(stream, rules.follow),
+            collection or InlineCollection(),
+            Unsaved(progress or Progress(), before),
+            rules,
+            lambda: self._now,
+            Pace(Measure(0.0), Measure(0.0)),
+        )
 
-    def step(self, now: float) -> Emission:
+    def turn(self, now: float) -> Emission:
         """Reads the next batch, and emits what is due then."""
-        batch = self.tail.next_batch(now, self.pipeline.in_order)
-        for text in self.pipeline.read(batch, now):
+        self._now = now
+        turn = self.loop.turn()
+        for text in turn.notes:
             self._note(text)
-        self.is_over = not (self._follow or batch.remaining)
-        emission = self.pipeline.emit(now, self.is_over, behind=batch.behind)
-        for text in emission.notes:
-            self._note(text)
-        return self.pipeline.leave(emission, now)
+        self.is_over = not (self._rules.follow or turn.remaining)
+        return turn.emission

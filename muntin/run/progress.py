@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from muntin.fidelity.scoreboard import Source
 from muntin.fidelity.timing import Timing
+from muntin.model import TIME
 from muntin.run.failures import Failures
 from muntin.windows.choice import Choice
 from muntin.windows.ledger import Ledger
 
 SESSION = "session"  # the kind of window that sessions are
+GONE_SECONDS = 3600.0  # after which a source whose files are gone is not expected back
 JobKind = tuple[str, str]  # a job, and one kind of its windows
 
 
@@ -48,3 +51,20 @@ class Progress:
     bytes: int = 0
     windows: int = 0
     failures: Failures = field(default_factory=Failures)
+
+    def let_go(self, needed: Mapping[str, int], now: float) -> None:
+        """Drops sources that are gone for good: long ago, and no window to come has their panes.
+
+        `needed` says from which position on each axis something is. A source that counts its own
+        records is kept: if it came back, it would have to go on counting.
+        """
+        for name in [n for n, s in self.sources.items() if s.ended and _is_over(s, needed, now)]:
+            del self.sources[name]
+
+
+def _is_over(source: Source, needed: Mapping[str, int], now: float) -> bool:
+    heard = max(now if source.heard_at is None else source.heard_at, source.touched_at)
+    return now - heard > GONE_SECONDS and all(
+        axis == TIME.column and reached < needed.get(axis, reached)
+        for axis, reached in source.reached.items()
+    )

@@ -16,13 +16,15 @@ from rich.console import Console
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
 
 from muntin.model import Program
+from muntin.run.loop import Turn
 from muntin.run.results import JobWindows
 from muntin.show.output import losses, note
 from muntin.show.values import window_text
 from muntin.spark.context import own_context
-from muntin.spark.runner import Settings, SparkRun, Step, Summary
+from muntin.spark.gateway import Jvm
+from muntin.spark.runner import Settings, SparkRun, Summary
+from muntin.store import DEFAULT_STATE
 from muntin.store.checkpoint import require_free
-from muntin.store.results import DEFAULT_STATE
 from muntin.windows.choice import Sharing
 
 if TYPE_CHECKING:
@@ -37,14 +39,15 @@ class RunOptions:
     """What the command line asks for."""
 
     state: Path
-    master: str | None
     once: bool
     seconds: float | None
     idle_seconds: float
     sharing: Sharing = "auto"
 
 
-def run_program(program: Program, options: RunOptions, console: Console) -> dict[str, Any]:
+def run_program(
+    program: Program, options: RunOptions, jvm: Jvm, console: Console
+) -> dict[str, Any]:
     """Runs to the end, to the time limit or to Ctrl-C; returns the totals."""
     settings = Settings(
         options.state,
@@ -54,11 +57,11 @@ def run_program(program: Program, options: RunOptions, console: Console) -> dict
         sharing=options.sharing,
     )
     require_free(options.state)
-    with started(options.master, console) as (context, stop):
+    with ready(jvm, console) as (context, stop):
         run = SparkRun(program, context, settings, stop)
         with _shown(console, options.once) as view:
-            for step in run.steps():
-                view.seen(step)
+            for turn in run.turns():
+                view.seen(turn)
     tell(run.summary, console)
     results = f"muntin results {next(iter(program.jobs))}"
     where = "" if options.state == DEFAULT_STATE else f" --state {options.state}"
@@ -98,14 +101,14 @@ class _View:
         self._progress = progress
         self._task = progress.add_task("reading", total=None) if progress else None
 
-    def seen(self, step: Step) -> None:
-        for text in step.notes:
+    def seen(self, turn: Turn) -> None:
+        for text in turn.notes:
             self._console.print(note(text), soft_wrap=True)
         if self._progress is not None and self._task is not None:
-            done = self._progress.tasks[self._task].completed + step.bytes
-            self._progress.update(self._task, completed=done, total=done + step.remaining)
+            done = self._progress.tasks[self._task].completed + turn.bytes
+            self._progress.update(self._task, completed=done, total=done + turn.remaining)
             return
-        for windows in step.emission.windows:
+        for windows in turn.emission.windows:
             self._console.print(_left(windows), soft_wrap=True)
 
 
@@ -138,12 +141,12 @@ def _shown(console: Console, once: bool) -> Iterator[_View]:
 
 
 @contextmanager
-def started(master: str | None, console: Console) -> Iterator[tuple[SparkContext, Event]]:
+def ready(jvm: Jvm, console: Console) -> Iterator[tuple[SparkContext, Event]]:
     """A context, and the event that Ctrl-C sets, from before the start to after the end."""
     stop = Event()
     with stop_on_signals(stop), ExitStack() as stack:
         with console.status("starting Spark"):
-            context = stack.enter_context(own_context(master, stop))
+            context = stack.enter_context(own_context(jvm, stop))
         yield context, stop
 
 

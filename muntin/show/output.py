@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import json
 from collections.abc import Iterable, Iterator, Mapping
-from enum import StrEnum
 from typing import Any, TextIO
 
 import pyarrow as pa
@@ -14,17 +13,12 @@ from rich.console import Console
 from rich.text import Text
 
 from muntin.run.results import SCORE, SCORE_IN_SHORT
+from muntin.show import OutputFormat
 from muntin.show.table import TableText
 from muntin.show.values import json_text, text
 from muntin.units import describe
 
 _UNCUT = 1000  # columns of a table that goes into a file or a pipe
-
-
-class OutputFormat(StrEnum):
-    TABLE = "table"
-    JSON = "json"
-    CSV = "csv"
 
 
 class RowWriter:

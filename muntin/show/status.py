@@ -32,7 +32,7 @@ def status(state: Path) -> tuple[list[Row], list[Row]]:
 
 
 def _jobs(saved: Saved) -> Iterator[Row]:
-    for job in saved.shapes:
+    for job in saved.in_force.shapes:
         timing = saved.progress.timings.get(job, Timing())
         yield {
             "job": job,

@@ -10,32 +10,31 @@ The collection knows of each step where its rows lie, and of jobs what each call
 
 from __future__ import annotations
 
-import pickle
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from heapq import heappop, heappush
-from itertools import chain, count
+from itertools import chain
 from operator import itemgetter
+from typing import Protocol, runtime_checkable
 from zlib import crc32
 
 import pyarrow as pa
 from pyspark import RDD, SparkContext, StorageLevel
-from pyspark.sql import DataFrame
 
 from muntin.errors import MuntinError
 from muntin.kernel.block import Block, Sources, decode, encode
-from muntin.kernel.compute import Cost, Recipe
+from muntin.kernel.compute import Recipe
 from muntin.kernel.due import Due, Emitted, due_kinds
 from muntin.kernel.finish import by_window, completed, finish, order
 from muntin.kernel.kinds import kind_of
 from muntin.kernel.merge import block_of, distinct, merge, split
+from muntin.kernel.reading import Cost, Reading
 from muntin.kernel.slices import finish_in_slices, merge_in_slices
-from muntin.logs.records import Report, read_lane
-from muntin.logs.tail import Lane
-from muntin.model import Job, Shape, Stream
-from muntin.run.pipeline import Answer
+from muntin.model import Job, Shape
+from muntin.run.catalog import Catalog
+from muntin.run.contracts import Answer, Delivery, Taken, Task, Work
+from muntin.spark import internals
 from muntin.spark.moving import move
 from muntin.spark.policies import Span, is_many, is_needed, joined, spans_of
 from muntin.windows.shelf import Complete, Shelf
@@ -47,7 +46,7 @@ _LEVEL = StorageLevel.MEMORY_AND_DISK
 Jobs = Mapping[str, Job]
 Shapes = Mapping[str, Shape]
 Blocks = dict[str, list[Block]]
-News = Report | MuntinError  # of a lane
+News = Reading | MuntinError  # of a lane
 Pairs = tuple[int, int, bytes]  # of a window: key group, number there, rows
 Place = int | tuple[str, int, int]  # a key group; or a window: job, which of its kinds, and end
 
@@ -94,43 +93,42 @@ def shapes_of(jobs: Jobs) -> dict[str, Shape]:
     return {job.shape.id: job.shape for job in jobs.values()}
 
 
+@runtime_checkable
+class Distributed(Protocol):
+    """Work whose records are on Spark already."""
+
+    def compute(self, recipes: Sequence[Recipe], groups: int) -> RDD[tuple[int, Holding]]:
+        """Blocks and readings by key group."""
+
+
 class SparkCollection:
-    def __init__(self, context: SparkContext, stream: Stream, once: bool = False) -> None:
+    def __init__(self, context: SparkContext, once: bool = False) -> None:
         """Blocks that are asked for `once`, at the end, are not merged and not saved before."""
         self._once = once
         self._context = context
-        self._stream = stream
         self.groups = context.defaultParallelism
         self.steps: tuple[Step, ...] = ()
         self._unsaved: tuple[Step, ...] = ()  # the last of them
-        self._sequence = 0  # of the next delivery
         self._emitted: dict[str, Emitted] = {}
         self._shelf: Shelf[bytes] = Shelf()
 
-    def read(
-        self, lanes: Sequence[Lane], recipes: Sequence[Recipe], slack_us: int | None
-    ) -> list[Report]:
-        stream, groups = self._stream, self.groups
-        shapes = {recipe.shape.id: recipe.shape for recipe in recipes}
+    def add(self, work: Work, recipes: Sequence[Recipe], final: Mapping[str, int]) -> list[Reading]:
+        shapes, groups = {recipe.shape.id: recipe.shape for recipe in recipes}, self.groups
+        if isinstance(work, Distributed):
+            return self.keep(work.compute(recipes, groups), shapes)
 
-        def compute(tasks: Iterable[list[tuple[int, Lane]]]) -> Iterator[tuple[int, Holding]]:
-            for sequence, lane in chain.from_iterable(tasks):
-                try:
-                    blocks, report = read_lane(lane, stream, recipes, slack_us)
-                except MuntinError as error:  # raised by the driver, without Spark's traceback
-                    yield TELLING, Holding(news=(error,))
-                else:
-                    yield from scatter(shapes, blocks, report, groups, sequence)
+        def compute(tasks: Iterable[Task]) -> Iterator[tuple[int, Holding]]:
+            for task in tasks:
+                fresh = filter(Taken(final).take, task.deliver(recipes))
+                yield from delivered(fresh, shapes, groups)
 
         # One a core: batches are read in a second, of which another task would take a part.
-        numbers = count(self._sequence)
-        tasks = [[(next(numbers), lane) for lane in task] for task in shared_out(lanes, groups)]
-        self._sequence = next(numbers)
+        tasks = work.tasks(groups)
         computed = self._context.parallelize(tasks, len(tasks)).mapPartitions(compute)
         return self.keep(computed, shapes)
 
-    def keep(self, computed: RDD[tuple[int, Holding]], shapes: Shapes) -> list[Report]:
-        """Adds blocks that tasks have computed as one more step; returns their reports."""
+    def keep(self, computed: RDD[tuple[int, Holding]], shapes: Shapes) -> list[Reading]:
+        """Adds blocks that tasks have computed as one more step; returns their readings."""
         if is_many(len(self.steps)):
             self._merge_steps(shapes)
         if self._once:
@@ -139,18 +137,17 @@ class SparkCollection:
             moved = computed.partitionBy(self.groups, home)
             held = _merged(moved, shapes, {}).persist(_LEVEL)
             told = self._context.runJob(held, _told)
-        reports = list(_reports(told))
+        readings = list(_readings(told))
         step = Step(held, tuple(joined(span for span in told if isinstance(span, Span))))
         self.steps += (step,)
         self._unsaved += (step,)
-        self._shelf.drop_touched(shapes, [t for report in reports for t in report.tallies])
-        return reports
+        self._shelf.drop_touched(shapes, [t for reading in readings for t in reading.tallies])
+        return readings
 
-    def keep_frame(self, computed: DataFrame, shapes: Shapes) -> list[Report]:
-        """The same for a frame of (group, pickled blocks)."""
-        return self.keep(computed.rdd.map(lambda row: (row.g, pickle.loads(row.kept))), shapes)
-
-    def answer(self, jobs: Jobs, due: Due, save: Mapping[str, Emitted] | None) -> Answer:
+    def answer(
+        self, catalog: Catalog, due: Due, save: Mapping[str, Emitted] | None = None
+    ) -> Answer:
+        jobs = catalog.jobs
         unsaved = self._unsaved if save is not None else ()
         steps = self.steps if due else unsaved
         if not steps:
@@ -210,19 +207,19 @@ class SparkCollection:
             step = Step(_merged(held, shapes, {}).persist(_LEVEL), tuple(spans_of(blocks)))
             self.steps = (*self.steps[: len(self.steps) - len(self._unsaved)], step, *self._unsaved)
 
-    def forget(self, jobs: Jobs, emitted: Mapping[str, Emitted]) -> None:
+    def forget(self, catalog: Catalog, emitted: Mapping[str, Emitted]) -> None:
         """Lets go of steps that no window still to come holds a row of."""
         self._emitted = dict(emitted)
         self._shelf.drop_before({shape: e.oldest_pane for shape, e in emitted.items()})
-        shapes = shapes_of(jobs)
+        shapes = catalog.shapes
         needed = tuple(step for step in self.steps if is_needed(step.spans, shapes, emitted))
         _let_go(step for step in self.steps if step not in needed)
         self.steps = needed
         self._unsaved = tuple(step for step in self._unsaved if step in needed)
 
-    def compact(self, jobs: Jobs) -> None:
+    def compact(self, catalog: Catalog) -> None:
         """Merges all steps into one, to be saved whole."""
-        self._merge_steps(shapes_of(jobs))
+        self._merge_steps(catalog.shapes)
         self._unsaved = self.steps
 
     def _merge_steps(self, shapes: Shapes) -> None:
@@ -232,7 +229,7 @@ class SparkCollection:
         blocks = self._union([step.held for step in self.steps]).mapValues(_blocks_alone)
         held = self._like_others(_merged(blocks, shapes, self._emitted)).persist(_LEVEL)
         held.localCheckpoint()
-        held._jrdd.count()  # by the JVM: counting in Python takes one more worker a core
+        internals.compute(held)
         spans = joined(span for step in self.steps for span in step.spans if span.shape in shapes)
         unsaved = bool(self._unsaved)
         self.clear()
@@ -243,9 +240,9 @@ class SparkCollection:
         _let_go(self.steps)
         self.steps = self._unsaved = ()
 
-    def restore(self, jobs: Jobs, blocks: Mapping[str, Sequence[Block]]) -> None:
+    def restore(self, catalog: Catalog, blocks: Mapping[str, Sequence[Block]]) -> None:
         """Starts from saved blocks."""
-        shapes, groups = shapes_of(jobs), self.groups
+        shapes, groups = catalog.shapes, self.groups
         saved = [block for shape, of_shape in blocks.items() if shape in shapes
                  for block in of_shape]  # fmt: skip
 
@@ -256,14 +253,12 @@ class SparkCollection:
                 yield group, Holding({block.shape: [block_of(shape, rows, *told)]})
 
         if saved:
-            numbers = [block.sequence for block in saved if block.sequence is not None]
-            self._sequence = max([self._sequence, *(number + 1 for number in numbers)])
             self.keep(self._context.parallelize(saved).flatMap(spread), shapes)
             self._unsaved = ()
 
     def _like_others(self, held: Held) -> Held:
         """The step serialized as the others are, or their union would send all through Python."""
-        return held._reserialize(self.steps[-1].held._jrdd_deserializer)
+        return internals.serialized_like(held, self.steps[-1].held)
 
     def _union(self, steps: list[Held]) -> Held:
         return steps[0] if len(steps) == 1 else self._context.union(steps)
@@ -275,37 +270,28 @@ def _let_go(steps: Iterable[Step]) -> None:
             step.held.unpersist()
 
 
-def shared_out(lanes: Sequence[Lane], tasks: int) -> list[list[Lane]]:
-    """The lanes in at most so many tasks of about the same size, the longest first."""
-    found: list[list[Lane]] = [[] for _ in range(min(tasks, len(lanes)))]
-    sizes = [(0, number) for number in range(len(found))]
-    for size, lane in sorted(((_size(lane), lane) for lane in lanes), key=itemgetter(0))[::-1]:
-        least, number = heappop(sizes)
-        found[number].append(lane)
-        heappush(sizes, (least + size, number))
-    return found
-
-
-def _size(lane: Lane) -> int:
-    return sum(order.end - order.start for order in lane)
-
-
-def scatter(
-    shapes: Shapes,
-    tables: Mapping[str, pa.Table],
-    report: Report,
-    groups: int,
-    sequence: int | None = None,
+def delivered(
+    deliveries: Iterator[Delivery], shapes: Shapes, groups: int
 ) -> Iterator[tuple[int, Holding]]:
-    """A delivery's blocks by key group; the report travels with one of them."""
+    """Deliveries by key group. What is raised on the way is told to the driver as a value."""
+    try:
+        for delivery in deliveries:
+            yield from scatter(shapes, delivery, groups)
+    except MuntinError as error:  # raised by the driver, without Spark's traceback
+        yield TELLING, Holding(news=(error,))
+
+
+def scatter(shapes: Shapes, delivery: Delivery, groups: int) -> Iterator[tuple[int, Holding]]:
+    """A delivery's blocks by key group; its readings travel with one of them."""
     held: dict[int, Blocks] = {TELLING: {}}
-    sources = Sources.of([report.source])
-    for shape, table in tables.items():
+    sources = Sources.of(reading.source for reading in delivery.readings)
+    records = sum(reading.records for reading in delivery.readings)
+    for shape, table in delivery.blocks.items():
         for group, rows in split(shapes[shape], table, groups).items():
-            block = block_of(shapes[shape], rows, sources, sequence, group, report.records)
+            block = block_of(shapes[shape], rows, sources, delivery.sequence, group, records)
             held.setdefault(group, {})[shape] = [block]
     for group, blocks in held.items():
-        yield group, Holding(blocks, (report,) if group == TELLING else ())
+        yield group, Holding(blocks, delivery.readings if group == TELLING else ())
 
 
 def _parted(holding: Holding) -> tuple[Holding, list[News | Span]]:
@@ -323,11 +309,11 @@ def _told(items: Iterable[tuple[int, Holding]]) -> Iterator[News | Span]:
         yield from spans_of(chain.from_iterable(holding.blocks.values()))
 
 
-def _reports(told: Iterable[News | Span]) -> Iterator[Report]:
+def _readings(told: Iterable[News | Span]) -> Iterator[Reading]:
     for each in told:
         if isinstance(each, MuntinError):
             raise each
-        if isinstance(each, Report):
+        if isinstance(each, Reading):
             yield each
 
 

@@ -1,30 +1,31 @@
 """The JVM that Spark runs in: started as a child of ours, and ended with us.
 
-pyspark starts one too, but keeps its process to itself until it is ready. Here a start can be
-given up at any moment, and the process never outlives its use.
+It is started before anything of PySpark is loaded, and spoken to when it is ready. A start can
+be given up at any moment, and the process never outlives its use.
 """
 
 from __future__ import annotations
 
 import os
+import re
 import shlex
 import signal
 import subprocess
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any
 
-from pyspark import SparkConf
-from pyspark.find_spark_home import _find_spark_home
-from pyspark.java_gateway import launch_gateway
-from pyspark.serializers import UTF8Deserializer, read_int
+from muntin.errors import MuntinError
+from muntin.spark.archive import Archive
+from muntin.spark.java import Java, submit_arguments
+from muntin.spark.nursery import Nursery
+from muntin.spark.settings import prepare_environment, settings_on
 
-_POLL_SECONDS = 0.05
+_POLL_SECONDS = 0.02
 _END_SECONDS = 10.0
-_PORT, _SECRET = "PYSPARK_GATEWAY_PORT", "PYSPARK_GATEWAY_SECRET"
 
 
 class JvmError(Exception):
@@ -32,21 +33,54 @@ class JvmError(Exception):
 
 
 class Jvm:
-    """A running JVM and the way to speak to it."""
+    """A JVM, from the moment that it is started."""
 
-    def __init__(self, conf: SparkConf, given_up: Callable[[], bool]) -> None:
-        """Raises KeyboardInterrupt if the start is given up."""
+    def __init__(self, master: str | None, may_archive: bool = False) -> None:
+        """Returns at once. Raises OSError if there is nothing to start.
+
+        `may_archive` has it list its classes where no archive of them exists, to make one.
+        """
+        prepare_environment()
+        self.settings = settings_on(master)
+        self.gateway: Any = None
         # Java writes what it has to say to a file: a terminal is for results.
         self._log: IO[bytes] = tempfile.TemporaryFile(prefix="muntin-spark-")  # noqa: SIM115
-        with tempfile.TemporaryDirectory(prefix="muntin-spark-") as folder:
-            told = Path(folder) / "connection"
-            self._process = _submit(conf, told, self._log)
-            try:
-                self._wait_for(told, given_up)
-                self.gateway = _connected(told)
-            except BaseException:
-                self.kill()
-                raise
+        self._folder = tempfile.TemporaryDirectory(prefix="muntin-spark-")
+        folder = Path(self._folder.name)
+        self._told, self._classes = folder / "connection", folder / "classes"
+        self._nursery: Nursery | None = None
+        java = Java.plain(self.settings["spark.master"], os.environ)
+        self._archive = Archive.of(java) if java is not None else None
+        try:
+            if java is None:
+                self._process = self._run(_submit_command(self.settings), {})
+            else:
+                options = []
+                if self._archive is not None:
+                    options = self._archive.options(self._classes if may_archive else None)
+                command = java.command(self.settings, os.environ, *options)
+                address = Nursery.address(folder)
+                self._process = self._run(command, java.variables(os.environ) | address)
+                self._nursery = Nursery(address)
+        except BaseException:
+            self._close()
+            raise
+
+    def connect(self, given_up: Callable[[], bool]) -> Any:
+        """Waits until the JVM can be spoken to; returns the way to do so.
+
+        Raises KeyboardInterrupt if the start is given up, and JvmError if it fails.
+        """
+        from muntin.spark.internals import connect
+
+        while not self._told.exists():
+            if given_up():
+                raise KeyboardInterrupt
+            if self._process.poll() is not None:
+                raise JvmError(self.said())
+            time.sleep(_POLL_SECONDS)
+        self.gateway = connect(self._told)
+        return self.gateway
 
     def said(self) -> str:
         """All that the JVM has written so far."""
@@ -55,6 +89,9 @@ class Jvm:
 
     def end(self) -> None:
         """Lets the JVM end by itself, as it does when nobody can speak to it any more."""
+        if self.gateway is None or self._is_over():
+            self.kill()
+            return
         self.gateway.shutdown()
         assert self._process.stdin is not None
         self._process.stdin.close()
@@ -62,57 +99,108 @@ class Jvm:
             self._process.wait(_END_SECONDS)
         except subprocess.TimeoutExpired:
             self.kill()
-        self._log.close()
+            return
+        if self._archive is not None and self._classes.exists():
+            self._archive.make(self._classes)
+        self._close()
 
     def kill(self) -> None:
-        """Ends the JVM, and the script that starts it, at once."""
-        with suppress(ProcessLookupError):
-            os.killpg(self._process.pid, signal.SIGKILL)
-        self._process.wait()
+        """Ends the JVM, and the script that starts it, at once; nothing if it has ended."""
+        if not self._is_over():
+            with suppress(ProcessLookupError):
+                os.killpg(self._process.pid, signal.SIGKILL)
+            self._process.wait()
         assert self._process.stdin is not None
         self._process.stdin.close()
+        self._close()
 
-    def _wait_for(self, told: Path, given_up: Callable[[], bool]) -> None:
-        while not told.exists():
-            if given_up():
-                raise KeyboardInterrupt
-            if self._process.poll() is not None:
-                raise JvmError(self.said())
-            time.sleep(_POLL_SECONDS)
+    def _is_over(self) -> bool:
+        return self._process.returncode is not None
 
+    def _close(self) -> None:
+        if self._nursery is not None:
+            self._nursery.end()
+            self._nursery = None
+        self._folder.cleanup()
+        self._log.close()
 
-def _submit(conf: SparkConf, told: Path, log: IO[bytes]) -> subprocess.Popen[bytes]:
-    """Starts the JVM, which will write how to speak to it, and which ends when its input does.
+    def _run(self, command: list[str], variables: Mapping[str, str]) -> subprocess.Popen[bytes]:
+        """Starts the JVM, which will write how to speak to it, and which ends when its input does.
 
-    In a session of its own it is spared the signals of the terminal: ending it is up to us.
-    """
-    home: str = _find_spark_home()
-    settings = [word for key, value in conf.getAll() for word in ("--conf", f"{key}={value}")]
-    more = shlex.split(os.environ.get("PYSPARK_SUBMIT_ARGS", "pyspark-shell"))
-    return subprocess.Popen(
-        [str(Path(home) / "bin" / "spark-submit"), *settings, *more],
-        stdin=subprocess.PIPE,
-        stdout=log,
-        stderr=log,
-        env=os.environ | {"_PYSPARK_DRIVER_CONN_INFO_PATH": str(told), "SPARK_CONNECT_MODE": "0"},
-        start_new_session=True,
-    )
-
-
-def _connected(told: Path) -> Any:
-    """pyspark's own connection, to the JVM that has told its port and secret."""
-    with told.open("rb") as file:
-        port = read_int(file)  # type: ignore[no-untyped-call]
-        secret = UTF8Deserializer().loads(file)  # type: ignore[no-untyped-call]
-    with _environment({_PORT: str(port), _SECRET: str(secret)}):
-        return launch_gateway()  # type: ignore[no-untyped-call]
+        In a session of its own it is spared the signals of the terminal: ending it is up to us.
+        """
+        told = {"_PYSPARK_DRIVER_CONN_INFO_PATH": str(self._told), "SPARK_CONNECT_MODE": "0"}
+        return subprocess.Popen(
+            command,
+            stdin=subprocess.PIPE,
+            stdout=self._log,
+            stderr=self._log,
+            env={**os.environ, **variables, **told},
+            start_new_session=True,
+        )
 
 
 @contextmanager
-def _environment(variables: dict[str, str]) -> Iterator[None]:
-    os.environ |= variables
+def starting(master: str | None) -> Iterator[Jvm]:
+    """A JVM on its way, which is ended with the block if nothing else has ended it.
+
+    Meanwhile SIGTERM interrupts like Ctrl-C.
+    """
+
+    def interrupt(number: int, _: object) -> None:
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGTERM, interrupt)
+    jvm: Jvm | None = None
+    try:
+        with held_back():
+            jvm = start(master, may_archive=True)
+        yield jvm
+    finally:
+        if jvm is not None:
+            jvm.kill()
+        signal.signal(signal.SIGTERM, before)
+
+
+@contextmanager
+def held_back() -> Iterator[None]:
+    """Lets signals wait for the end of the block, which must not be left halfway.
+
+    A library that is interrupted while it loads says strange things, and a process that is
+    interrupted while it starts another does not know that one.
+    """
+    came: list[int] = []
+    signals = (signal.SIGINT, signal.SIGTERM)
+    before = {s: signal.signal(s, lambda number, _: came.append(number)) for s in signals}
     try:
         yield
     finally:
-        for name in variables:
-            del os.environ[name]
+        for number, handler in before.items():
+            signal.signal(number, handler)
+    if came:
+        raise KeyboardInterrupt
+
+
+def start(master: str | None, may_archive: bool = False) -> Jvm:
+    """A JVM on its way, for Spark on `master`."""
+    try:
+        return Jvm(master, may_archive)
+    except OSError as error:
+        raise not_started(master, str(error)) from error
+
+
+def not_started(master: str | None, said: str) -> MuntinError:
+    """Spark's own reason where it gives one; else the end of what was said, and what it needs."""
+    begin = f"Spark did not start on {master or 'local[*]'}"
+    reason = re.search(r"(?:SparkException|Error): (.+)", said)
+    if reason is not None:
+        return MuntinError(f"{begin}: {reason[1]}")
+    needs = "It needs Java 17 or later, found through JAVA_HOME or PATH."
+    return MuntinError(f"{begin}: {said[-2000:].strip()}\n{needs}")
+
+
+def _submit_command(settings: Mapping[str, str]) -> list[str]:
+    from muntin.spark.internals import spark_home
+
+    more = shlex.split(os.environ.get("PYSPARK_SUBMIT_ARGS", "pyspark-shell"))
+    return [str(spark_home() / "bin" / "spark-submit"), *submit_arguments(settings), *more]

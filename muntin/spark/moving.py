@@ -10,9 +10,9 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any, TypeVar
 
 from pyspark import RDD, AccumulatorParam
-from pyspark.accumulators import _accumulatorRegistry
 
 from muntin.errors import MuntinError
+from muntin.spark.internals import forget_accumulator, write_shuffle
 
 V = TypeVar("V")
 T = TypeVar("T")
@@ -53,9 +53,9 @@ def move(
 
     moved = pairs.mapPartitionsWithIndex(tell).partitionBy(partitions, home)
     try:
-        compute_now(moved)
+        write_shuffle(moved)
     finally:
-        _accumulatorRegistry.pop(heard.aid)  # what is told when files are lost later is known
+        forget_accumulator(heard)  # what is told when files are lost later is known
     by_task: dict[int, list[T]] = heard.value
     _require_all(pairs.getNumPartitions(), len(by_task))
     return moved, [news for task in sorted(by_task) for news in by_task[task]]
@@ -69,17 +69,3 @@ def _require_all(tasks: int, told: int) -> None:
             "nothing of this batch was kept; Spark's log says why. If another accumulator of this "
             "session has failed, start a new session."
         )
-
-
-def compute_now(moved: RDD[Any]) -> None:
-    """Has pairs that were just partitioned written into the shuffle's files.
-
-    Spark has this for its own use only. Python's RDD takes values out of pairs of bytes (first
-    dependency), which come out of a shuffle (second); its partitions must be one or more.
-    """
-    jvm = moved.context._jvm
-    assert jvm is not None  # of a context that runs
-    pairs = moved._jrdd.rdd().dependencies().apply(0).rdd()
-    stage = moved.context._jsc.sc().submitMapStage(pairs.dependencies().apply(0))
-    # Unlike its get, this raises what the stage has raised and not that it has raised something.
-    stage.result(jvm.scala.concurrent.duration.Duration.Inf(), None)

@@ -5,43 +5,37 @@ results, which are written by then; they become part of the results tables right
 restart if the program died in between. So every batch counts exactly once, whatever was decided
 by the clock.
 
-Blocks are appended batch by batch and rewritten as one when they become many.
+A stream's checkpoints are files of records (`tape`): blocks, tallies of the ledger, and everything
+else. A commit adds to all three, in proportion to what has changed. The last of these counts: it
+says how much of the others belongs to it. Now and then it begins a new file with all that it knows,
+and files that it does not name are removed.
 """
 
 from __future__ import annotations
 
 import fcntl
-import json
 import os
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Literal
-
-import pyarrow as pa
+from threading import Lock
 
 from muntin.errors import StateError
 from muntin.fidelity.scoreboard import Source
 from muntin.fidelity.timing import Timing
 from muntin.kernel.block import Block
 from muntin.logs.tail import FilePosition
-from muntin.model import Program, Tally
+from muntin.model import Program
+from muntin.run.catalog import InForce
 from muntin.run.failures import Failures
 from muntin.run.progress import Lateness, Leaving, Progress
-from muntin.store import delta
+from muntin.store import tape
+from muntin.store.document import Document, apply, decode, difference, encode
+from muntin.store.tallies import Stored, TallyFiles
 from muntin.windows.choice import Choice
-from muntin.windows.ledger import Ledger
 
-VERSION = 5
-_SCHEMA = pa.schema(
-    [
-        ("batch", pa.int64()),
-        ("kind", pa.string()),
-        ("shape", pa.string()),
-        ("payload", pa.binary()),
-    ]
-)
+VERSION = 7
 
 
 @dataclass
@@ -51,8 +45,8 @@ class Saved:
     batch: int
     progress: Progress
     positions: tuple[FilePosition, ...]
-    shapes: dict[str, str]
-    blocks: dict[str, list[Block]] = field(default_factory=dict)
+    in_force: InForce
+    blocks: Mapping[str, list[Block]] = field(default_factory=dict)
     results: dict[str, str] = field(default_factory=dict)  # files of jobs
 
 
@@ -60,75 +54,165 @@ class Checkpoint:
     """The checkpoints of one stream."""
 
     def __init__(self, state: Path, stream: str) -> None:
-        self._stream = stream
-        self._path = state / "streams" / stream
+        self._folder = state / "streams" / stream
+        self._forget()
 
-    def save(self, saved: Saved, whole: bool) -> None:
-        """Commits a batch; `whole` says that the blocks stand for all earlier ones too."""
-        rows = [("progress", "", _progress_json(saved))]
-        for shape, blocks in saved.blocks.items():
-            rows += [("block", shape, block.encode()) for block in blocks]
-        columns = [[saved.batch] * len(rows), *map(list, zip(*rows, strict=True))]
-        table = pa.table(columns, schema=_SCHEMA)
-        mode: Literal["append", "overwrite"] = "overwrite" if whole else "append"
-        delta.write(self._path, table, self._stream, saved.batch, mode)
-        if whole:
-            delta.tidy(self._path)
+    def _forget(self) -> None:
+        self._known: Document = {}  # what the newest file of states says; nothing: there is none
+        self._name = ""
+        self._ledger = TallyFiles(self._folder)
+        self._blocks: dict[str, int] = {}  # lengths of files
+        self._whole = self._added = 0  # bytes of the first of them, and of the others
+
+    @property
+    def is_loose(self) -> bool:
+        """Whether blocks that were added one by one have become as large as all were once."""
+        return self._added >= self._whole
+
+    def save(self, saved: Saved, whole: bool, anew: bool = False) -> None:
+        """Commits a batch; `whole` says that the blocks stand for all earlier ones too.
+
+        `anew` begins new files. After an error, the next has to have all blocks.
+        """
+        anew |= whole or not self._known
+        self._folder.mkdir(parents=True, exist_ok=True)
+        try:
+            self._write_blocks(saved, whole)
+            self._ledger.write(saved.batch, saved.progress.ledger, anew)
+            now = {**_document(saved), **self._files()}
+            if anew:
+                self._known = {}
+                self._name = f"state-{saved.batch:09}.tape"
+                tape.create(self._folder / self._name, [encode(difference(self._known, now))])
+                self._tidy()
+            else:
+                tape.add(self._folder / self._name, [encode(difference(self._known, now))])
+        except BaseException:
+            self._forget()
+            raise
+
+    def _write_blocks(self, saved: Saved, whole: bool) -> None:
+        records = [block.encode() for blocks in saved.blocks.values() for block in blocks]
+        if whole or not self._known:
+            name = f"blocks-{saved.batch:09}.tape"
+            self._whole, self._added = tape.create(self._folder / name, records), 0
+            self._blocks = {name: self._whole}
+        elif records:
+            name = next(reversed(self._blocks))
+            self._added += sum(map(len, records))
+            self._blocks[name] = tape.add(self._folder / name, records)
+
+    def _files(self) -> Document:
+        ledger = self._ledger
+        return {"blocks": self._blocks, "ledger": ledger.files, "forgotten": ledger.forgotten}
+
+    def _tidy(self) -> None:
+        """Removes the files that a new state does not name; what readers have open stays theirs."""
+        needed = {self._name, *self._blocks, *self._ledger.files}
+        for path in self._folder.iterdir():
+            if path.name not in needed and path.suffix == ".tape":
+                path.unlink(missing_ok=True)
 
     def load(self, shapes: Collection[str]) -> Saved | None:
-        """The newest state with the blocks of these shapes, or None if nothing was saved yet."""
-        if not delta.exists(self._path):
+        """The newest state with the blocks of these shapes, or None if nothing was saved yet.
+
+        The next commit has to have all blocks.
+        """
+        document = self._document()
+        if document is None:
             return None
-        newest = "batch = (SELECT max(batch) FROM stored)"
-        wanted = f"SELECT * FROM stored WHERE kind = 'block' OR {newest} ORDER BY batch"
-        rows = delta.read(self._path, wanted).to_pylist()
-        saved = _parse_progress(
-            next(r["payload"] for r in reversed(rows) if r["kind"] == "progress")
-        )
-        for row in rows:
-            if row["kind"] == "block" and row["shape"] in shapes:
-                block = Block.decode(row["payload"], f"saved block of stream '{self._stream}'")
-                saved.blocks.setdefault(row["shape"], []).append(block)
-        return saved
+        saved = _saved(document)
+        stored = {name: Stored(*row) for name, row in document.get("ledger", {}).items()}
+        self._ledger = TallyFiles(self._folder, stored, document.get("forgotten"))
+        saved.progress.ledger = self._ledger.read()
+        blocks: dict[str, list[Block]] = {}
+        for name, length in document["blocks"].items():
+            for record in tape.read(self._folder / name, length):
+                block = Block.decode(record, f"a saved block in {self._folder / name}")
+                if block.shape in shapes:
+                    blocks.setdefault(block.shape, []).append(block)
+        return replace(saved, blocks=blocks)
+
+    def peek(self) -> Saved | None:
+        """The newest state without ledger and blocks, of which nothing is read.
+
+        It may be asked while another process runs.
+        """
+        document = self._document()
+        return None if document is None else _saved(document)
+
+    def _document(self) -> Document | None:
+        while names := sorted(path.name for path in self._folder.glob("state-*.tape")):
+            document: Document = {}
+            try:
+                for record in tape.read(self._folder / names[-1]):
+                    apply(document, decode(record))
+            except StateError:
+                if (self._folder / names[-1]).exists():
+                    raise
+                continue  # a newer one has just taken its place
+            _require_version(document.get("now", {}).get("version"))
+            return document
+        if (self._folder / "_delta_log").is_dir():
+            _require_version("older")
+        return None
 
 
 def choices_in(state: Path, program: Program) -> dict[str, Choice]:
     """How the last run in a state folder computed the windows of each shape."""
     found: dict[str, Choice] = {}
     for stream in program.streams:
-        saved = Checkpoint(state, stream).load(())
+        saved = Checkpoint(state, stream).peek()
         found |= saved.progress.choices if saved is not None else {}
     return found
 
 
 def saved_in(state: Path) -> dict[str, Saved]:
-    """Where each stream of a state folder stands, without its blocks."""
+    """Where each stream of a state folder stands, without its ledger and blocks."""
     folder = state / "streams"
     names = sorted(path.name for path in folder.iterdir()) if folder.is_dir() else []
-    found = {name: Checkpoint(state, name).load(()) for name in names}
+    found = {name: Checkpoint(state, name).peek() for name in names}
     return {name: saved for name, saved in found.items() if saved is not None}
+
+
+class StateHold:
+    """A state folder that this process holds. Its queries share it; other processes are refused."""
+
+    def __init__(self, state: Path) -> None:
+        self._key = state.resolve()
+        with _holding:
+            handle, count = _held.get(self._key, (None, 0))
+            _held[self._key] = handle if handle is not None else _lock(state), count + 1
+        self._released = False
+
+    def release(self) -> None:
+        """Lets go, once; the last one to do so frees the folder."""
+        with _holding:
+            if self._released:
+                return
+            self._released = True
+            handle, count = _held.pop(self._key)
+            if count > 1:
+                _held[self._key] = handle, count - 1
+            else:
+                os.close(handle)
+
+
+_holding = Lock()
+_held: dict[Path, tuple[int, int]] = {}  # the locks of this process, and how many hold each
 
 
 @contextmanager
 def locked(state: Path) -> Iterator[None]:
-    """Holds a state folder for this process alone."""
+    """Holds a state folder for one run alone."""
+    with _holding:
+        if state.resolve() in _held:
+            raise StateError(f"the state folder {state} is in use by this process")
+    hold = StateHold(state)
     try:
-        state.mkdir(parents=True, exist_ok=True)
-        handle = os.open(state / "lock", os.O_RDWR | os.O_CREAT, 0o644)
-    except OSError as error:
-        raise StateError(f"the state folder {state} cannot be used: {error.strerror}") from error
-    try:
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            pid = os.pread(handle, 20, 0).decode(errors="replace").strip()
-            holder = f"process {pid}" if pid else "another muntin"
-            raise StateError(f"the state folder {state} is in use by {holder}") from None
-        os.truncate(handle, 0)
-        os.pwrite(handle, f"{os.getpid()}\n".encode(), 0)
         yield
     finally:
-        os.close(handle)
+        hold.release()
 
 
 def require_free(state: Path) -> None:
@@ -137,78 +221,107 @@ def require_free(state: Path) -> None:
         pass
 
 
-def _progress_json(saved: Saved) -> bytes:
+def _lock(state: Path) -> int:
+    """The open lock of a state folder, which no other process has."""
+    try:
+        state.mkdir(parents=True, exist_ok=True)
+        handle = os.open(state / "lock", os.O_RDWR | os.O_CREAT, 0o644)
+    except OSError as error:
+        raise StateError(f"the state folder {state} cannot be used: {error.strerror}") from error
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        pid = os.pread(handle, 20, 0).decode(errors="replace").strip()
+        os.close(handle)
+        holder = f"process {pid}" if pid else "another muntin"
+        raise StateError(f"the state folder {state} is in use by {holder}") from None
+    os.truncate(handle, 0)
+    os.pwrite(handle, f"{os.getpid()}\n".encode(), 0)
+    return handle
+
+
+def _document(saved: Saved) -> Document:
+    """Everything but ledger and blocks."""
     p = saved.progress
-    return json.dumps(
-        {
+    return {
+        "now": {
             "version": VERSION,
             "batch": saved.batch,
-            "positions": [asdict(f) for f in saved.positions],
-            "shapes": saved.shapes,
-            "results": saved.results,
-            "sources": {name: asdict(source) for name, source in p.sources.items()},
-            "left": [
-                [job, kind, [[end, w.revision, w.reason] for end, w in windows.items()]]
-                for (job, kind), windows in p.left.items()
-            ],
+            "results": tuple(saved.results.items()),
             "left_at": p.left_at,
-            "timings": {
-                job: [t.windows, t.area, t.misses, t.within_us, list(t.lags.items())]
-                for job, t in p.timings.items()
-            },
-            "emitted": [[job, kind, end] for (job, kind), end in p.emitted.items()],
-            "ledger": [tally._asdict() for tally in p.ledger],
-            "choices": {shape: asdict(choice) for shape, choice in p.choices.items()},
-            "late": {name: asdict(late) for name, late in p.late.items()},
-            "failures": p.failures.positions,
             "frame_batch": p.frame_batch,
-            "totals": [p.records, p.bad, p.bytes, p.windows],
-        }
-    ).encode()
+            "totals": (p.records, p.bad, p.bytes, p.windows),
+        },
+        "shapes": saved.in_force.shapes,
+        "grids": saved.in_force.grids,
+        "positions": {file.key: file for file in saved.positions},
+        "sources": {name: _fields(source) for name, source in p.sources.items()},
+        "emitted": p.emitted,
+        "left": p.left,
+        "timings": {j: (t.windows, t.area, t.misses, t.within_us) for j, t in p.timings.items()},
+        "lags": {job: t.lags for job, t in p.timings.items()},
+        "choices": p.choices,
+        "late": {job: (late.records, late.slack_us) for job, late in p.late.items()},
+        "failures": {job: tuple(positions) for job, positions in p.failures.positions.items()},
+    }
 
 
-def _parse_progress(data: bytes) -> Saved:
-    read = json.loads(data)
-    if read["version"] != VERSION:
-        raise StateError(
-            f"the state was written by another version of Muntin (its format is {read['version']}, "
-            f"not {VERSION}); use another --state, which reads the files again"
-        )
-    records, bad, size, windows = read["totals"]
+def _fields(source: Source) -> tuple[object, ...]:
+    return tuple(dict(v) if isinstance(v, dict) else v for v in vars(source).values())
+
+
+def _saved(document: Document) -> Saved:
+    now = document["now"]
+    found = {name: document.get(name, {}) for name in _SECTIONS}
+    records, bad, size, windows = now["totals"]
     progress = Progress(
-        sources={name: Source(**source) for name, source in read["sources"].items()},
+        sources={name: Source(*row) for name, row in found["sources"].items()},
+        emitted=found["emitted"],
         left={
-            (job, kind): {end: Leaving(revision, reason) for end, revision, reason in windows}
-            for job, kind, windows in read["left"]
+            kind: {end: Leaving(*row) for end, row in left.items()}
+            for kind, left in found["left"].items()
         },
-        left_at=read["left_at"],
+        left_at=now["left_at"],
+        late={job: Lateness(*row) for job, row in found["late"].items()},
         timings={
-            job: Timing(windows, area, misses, within, dict(lags))
-            for job, (windows, area, misses, within, lags) in read["timings"].items()
+            job: Timing(count, area, misses, within, dict(found["lags"].get(job, {})))
+            for job, (count, area, misses, within) in found["timings"].items()
         },
-        emitted={(job, kind): end for job, kind, end in read["emitted"]},
-        ledger=Ledger(Tally(**tally) for tally in read["ledger"]),
-        choices={shape: Choice(**choice) for shape, choice in read["choices"].items()},
-        late={name: Lateness(**late) for name, late in read["late"].items()},
-        frame_batch=read["frame_batch"],
+        choices={shape: Choice(*row) for shape, row in found["choices"].items()},
+        frame_batch=now["frame_batch"],
         records=records,
         bad=bad,
         bytes=size,
         windows=windows,
-        failures=Failures(read.get("failures", {})),
+        failures=Failures({job: list(at) for job, at in found["failures"].items()}),
     )
-    positions = tuple(FilePosition(**f) for f in read["positions"])
-    return Saved(read["batch"], progress, positions, read["shapes"], results=read["results"])
+    positions = tuple(FilePosition(*row) for row in found["positions"].values())
+    grids = {id_: (axis, size) for id_, (axis, size) in found["grids"].items()}
+    in_force = InForce(found["shapes"], grids)
+    return Saved(now["batch"], progress, positions, in_force, results=dict(now["results"]))
 
 
-def differences(saved: Mapping[str, str], shapes: Mapping[str, str]) -> Iterator[str]:
+_SECTIONS = (
+    "shapes", "grids", "positions", "sources", "emitted", "left", "timings", "lags", "choices",
+    "late", "failures",
+)  # fmt: skip
+
+
+def _require_version(found: object) -> None:
+    if found != VERSION:
+        raise StateError(
+            f"the state was written by another version of Muntin (its format is {found}, "
+            f"not {VERSION}); use another --state, which reads the files again"
+        )
+
+
+def differences(before: InForce, now: InForce) -> Iterator[str]:
     """What became of the jobs of the last run, in words."""
-    for name in saved:
-        if name not in shapes:
+    for name, shape in before.shapes.items():
+        if name not in now.shapes:
             yield f"job '{name}' is no longer run; its results stay"
-        elif saved[name] != shapes[name]:
+        elif shape != now.shapes[name]:
             yield (
-                f"job '{name}' has changed, or shares panes of another size: stored results are "
-                "of the old definition, and the new one answers from here on; another --state "
-                "reads the files again"
+                f"job '{name}' has changed: stored results are of the old definition, and the new "
+                "one answers from here on; another --state reads the files again"
             )

@@ -1,13 +1,18 @@
-"""Delta tables: appends that happen once, and reads, with errors a user can act on."""
+"""Delta tables of windows: appends that happen once, and reads, with errors a user can act on.
+
+Files that a merge has replaced stay for a while, for readers who have opened the table before. A
+reader who was slower than that opens it again.
+"""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, TypeVar
 from uuid import uuid4
 
 import pyarrow as pa
@@ -17,54 +22,87 @@ from deltalake import (
     Schema,
     Transaction,
     WriterProperties,
-    write_deltalake,
 )
 from deltalake.transaction import AddAction
 from pyarrow.parquet import FileMetaData, ParquetWriter, read_metadata
 
-from muntin.errors import StateError
+from muntin.errors import MuntinError, StateError
 from muntin.kernel.engine import literal, run
 
-_FILE_BYTES = 16 << 20
-_MANY_FILES = 32
-_WRITER = WriterProperties(compression="SNAPPY")
-# What a reader may still be reading. Every commit lists the folder of the log.
-_KEPT = "interval 1 hours"
+# Files smaller than this are merged when there are so many. A step between small files and large
+# ones means that the large are not written again and again.
+_SIZES = ((1 << 20, 32), (16 << 20, 64))
+_WRITER = WriterProperties(compression="SNAPPY", max_row_group_size=1 << 16)
+# How long what is replaced is kept, and after how many commits the log is summed up: opening a
+# table reads what came since.
+_SETTINGS = {
+    "delta.deletedFileRetentionDuration": "interval 10 minutes",
+    "delta.logRetentionDuration": "interval 10 minutes",
+    "delta.checkpointInterval": "16",
+}
+_ATTEMPTS = 5
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class File:
+    """One file of a table: between which names of windows, and between which of their ends."""
+
+    path: str
+    names: tuple[str, str] | None  # None: nobody knows
+    ends: tuple[int, int] | None
+
+    def may_have(self, name: str) -> bool:
+        return self.names is None or self.names[0] <= name <= self.names[1]
+
+    def may_end_at(self, end: int) -> bool:
+        return self.ends is None or self.ends[0] <= end <= self.ends[1]
+
+    def may_end_after(self, end: int) -> bool:
+        return self.ends is None or self.ends[1] > end
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """A table as it was at one time."""
+
+    path: Path
+    schema: pa.Schema
+    files: tuple[File, ...]
+    settings: Mapping[str, str]
+
+    def query(self, files: Sequence[File], sql: str) -> pa.Table:
+        """The rows of `sql`, in which some files of the table are called `stored`."""
+        if not files:
+            return self.schema.empty_table()
+        listed = ", ".join(literal(file.path) for file in files)
+        stored = f"read_parquet([{listed}], union_by_name = true)"
+        return run(f"WITH stored AS (FROM {stored}) {sql}", {}, f"reading {self.path}")
 
 
 def exists(path: Path) -> bool:
     return DeltaTable.is_deltatable(str(path))
 
 
-def schema(path: Path) -> pa.Schema:
-    with _explained(path, "read"):
-        return pa.schema(DeltaTable(str(path)).schema().to_arrow())
-
-
 def create(path: Path, schema: pa.Schema) -> None:
-    kept = {"delta.deletedFileRetentionDuration": _KEPT, "delta.logRetentionDuration": _KEPT}
     with _explained(path, "created"):
-        DeltaTable.create(str(path), schema, configuration=kept)
+        DeltaTable.create(str(path), schema, configuration=_SETTINGS)
+
+
+def settle(path: Path, settings: Mapping[str, str]) -> None:
+    """Gives a table settings, and those that all of ours have."""
+    with _explained(path, "changed"):
+        table = DeltaTable(str(path))
+        known = table.metadata().configuration
+        new = {k: v for k, v in {**_SETTINGS, **settings}.items() if known.get(k) != v}
+        if new:
+            table.alter.set_table_properties(new, raise_if_not_exists=False)
 
 
 def widen(path: Path, columns: Iterable[pa.Field]) -> None:
     """Adds columns to a table."""
     with _explained(path, "changed"):
         DeltaTable(str(path)).alter.add_columns(Schema.from_arrow(pa.schema(columns)).fields)
-
-
-def write(
-    path: Path, table: pa.Table, writer: str, batch: int, mode: Literal["append", "overwrite"]
-) -> None:
-    """Commits rows together with who wrote them in which batch."""
-    with _explained(path, "written"):
-        write_deltalake(
-            str(path),
-            table,
-            mode=mode,
-            writer_properties=_WRITER,
-            commit_properties=_by(writer, batch),
-        )
 
 
 def write_file(path: Path, schema: pa.Schema, batch: int, tables: Iterable[pa.Table]) -> str | None:
@@ -127,7 +165,7 @@ def _stats(file: FileMetaData) -> dict[str, Any]:
     """What readers need to know which windows a file has."""
     told: dict[str, Any] = {"numRecords": file.num_rows, "minValues": {}, "maxValues": {}}
     names = file.schema.names
-    for name in ("window_start", "window_end"):
+    for name in ("window_name", "window_start", "window_end"):
         column = names.index(name)
         groups = [file.row_group(i).column(column).statistics for i in range(file.num_row_groups)]
         try:
@@ -138,42 +176,71 @@ def _stats(file: FileMetaData) -> dict[str, Any]:
     return told
 
 
-def _told(value: int | datetime) -> int | str:
-    if isinstance(value, int):
+def _told(value: int | str | datetime) -> int | str:
+    if isinstance(value, int | str):
         return value
     return value.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
 
 
-def read(path: Path, sql: str) -> pa.Table:
-    """The rows of `sql`, in which the table is called `stored`."""
+def read(path: Path, use: Callable[[Snapshot], T]) -> T:
+    """What `use` makes of a table, as it is now.
+
+    It is given the table anew if a file goes meanwhile.
+    """
+    for attempt in range(_ATTEMPTS):
+        found: Snapshot | None = None
+        try:
+            found = snapshot(path)
+            return use(found)
+        except MuntinError:
+            gone = found is None or any(not Path(file.path).exists() for file in found.files)
+            if not gone or attempt == _ATTEMPTS - 1 or not exists(path):
+                raise
+    raise AssertionError("unreachable")
+
+
+def snapshot(path: Path) -> Snapshot:
     with _explained(path, "read"):
-        files = DeltaTable(str(path)).file_uris()
-    if not files:
-        return schema(path).empty_table()
-    listed = ", ".join(literal(file) for file in files)
-    stored = f"read_parquet([{listed}], union_by_name = true)"
-    return run(f"WITH stored AS (FROM {stored}) {sql}", {}, f"reading {path}")
+        table = DeltaTable(str(path))
+        schema = pa.schema(table.schema().to_arrow())
+        actions = pa.table(table.get_add_actions(flatten=True))
+        return Snapshot(path, schema, tuple(_files(path, actions)), table.metadata().configuration)
+
+
+def _files(path: Path, actions: pa.Table) -> Iterator[File]:
+    def column(name: str) -> list[Any]:
+        if name not in actions.column_names:
+            return [None] * actions.num_rows
+        found = actions[name]
+        values: list[Any] = _as_numbers(found).to_pylist()
+        return values
+
+    names = zip(column("min.window_name"), column("max.window_name"), strict=True)
+    ends = zip(column("min.window_end"), column("max.window_end"), strict=True)
+    for file, name, end in zip(column("path"), names, ends, strict=True):
+        yield File(str(path / file), None if None in name else name, None if None in end else end)
+
+
+def _as_numbers(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Times as microseconds: years may be beyond Python's calendar."""
+    if not pa.types.is_timestamp(column.type):
+        return column
+    return column.cast(pa.timestamp("us", column.type.tz)).cast(pa.int64())
 
 
 def compact(path: Path) -> None:
     """Merges small files into larger ones once they are many. Readers find the same rows.
 
-    The order of rows may change. Files go when they have not been part of the table for an hour.
+    The order of rows may change. Files go when they have not been part of the table for a while.
     """
     with _explained(path, "compacted"):
         table = DeltaTable(str(path))
-        sizes = pa.table(table.get_add_actions())["size_bytes"].to_pylist()
-        if sum(size < _FILE_BYTES for size in sizes) >= _MANY_FILES:
-            table.optimize.compact(target_size=_FILE_BYTES, writer_properties=_WRITER)
-            table.vacuum(dry_run=False, full=True)
-
-
-def tidy(path: Path) -> None:
-    """Removes files that an overwrite left behind, and shortens the log."""
-    with _explained(path, "tidied"):
-        table = DeltaTable(str(path))
+        for size, many in _SIZES:
+            sizes = pa.table(table.get_add_actions())["size_bytes"].to_pylist()
+            if sum(found < size for found in sizes) >= many:
+                table.optimize.compact(target_size=size, writer_properties=_WRITER)
+        table.vacuum(dry_run=False, full=True)
         table.create_checkpoint()
-        table.vacuum(retention_hours=0, dry_run=False, enforce_retention_duration=False)
         table.cleanup_metadata()
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+import json
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
@@ -11,10 +12,12 @@ import numpy as np
 import pyarrow as pa
 
 from muntin.errors import InputError, StateError
+from muntin.fidelity.score import EVER
 from muntin.store import delta
 
-DEFAULT_STATE = Path(".muntin")
+_FIRST_FILES = 2  # that are looked at for the newest windows
 _FOLDER = "results"
+_NAMES = "muntin.windows"  # the setting of a table that lists the windows of which it has any
 _NUMBER = pa.field("row_number", pa.int64())  # a table has no order of its own
 
 
@@ -22,6 +25,7 @@ class Results:
     def __init__(self, state: Path) -> None:
         self._folder = state / _FOLDER
         self._schemas: dict[str, pa.Schema] = {}
+        self._names: dict[str, set[str]] = {}  # of windows that a job's table has
 
     def prepare(self, schemas: Mapping[str, pa.Schema]) -> None:
         """Creates the tables that are not there yet, so that readers find them empty."""
@@ -29,13 +33,15 @@ class Results:
             path, schema = self._folder / job, columns.append(_NUMBER)
             if not delta.exists(path):
                 delta.create(path, schema)
-            else:
-                known = delta.schema(path)
-                _require_same_types(job, path, known, schema)
-                new = [field for field in schema if field.name not in known.names]
-                if new:
-                    delta.widen(path, new)
-            self._schemas[job] = delta.schema(path)
+            known = delta.snapshot(path)
+            _require_same_types(job, path, known.schema, schema)
+            new = [field for field in schema if field.name not in known.schema.names]
+            if new:
+                delta.widen(path, new)
+            self._schemas[job] = pa.schema([*known.schema, *new])
+            self._names[job] = set(_names(known) or _read_names(known))
+            if known.files and _names(known) is None:
+                delta.settle(path, {_NAMES: json.dumps(sorted(self._names[job]))})
 
     def write(self, batch: int, rows: Mapping[str, Iterable[pa.Table]]) -> dict[str, str]:
         """Stores rows of jobs, where no reader finds them until the files are published.
@@ -44,10 +50,12 @@ class Results:
         """
         files = {}
         for job, tables in rows.items():
+            path, numbered = self._folder / job, _Numbered(tables)
             with _explained(job):
-                file = delta.write_file(
-                    self._folder / job, self._schemas[job], batch, _numbered(tables)
-                )
+                file = delta.write_file(path, self._schemas[job], batch, numbered)
+                if not numbered.names <= self._names[job]:
+                    self._names[job] |= numbered.names
+                    delta.settle(path, {_NAMES: json.dumps(sorted(self._names[job]))})
             if file is not None:
                 files[job] = file
         return files
@@ -99,28 +107,89 @@ class Results:
             raise InputError(
                 f"no results of job '{job}' in {self._folder.parent}; there are: {known}"
             )
-        if _NUMBER.name not in delta.schema(path).names:
-            message = f"the results of job '{job}' in {path} are of an earlier version of Muntin"
-            raise StateError(f"{message}; read them with another tool, or use another --state")
         window = "window_name, window_start, window_end"
-        where = f" WHERE emitted_at > TIMESTAMPTZ '{after.isoformat()}'" if after else ""
+        where = [f"emitted_at > TIMESTAMPTZ '{after.isoformat()}'"] if after else []
         wanted = [] if revisions else [f"revision = max(revision) OVER (PARTITION BY {window})"]
         if latest:
             wanted.append("window_end = max(window_end) OVER (PARTITION BY window_name)")
         newest = f" QUALIFY {' AND '.join(wanted)}" if wanted else ""
         order = f" ORDER BY window_end, revision, {_NUMBER.name}"
-        rows = f"SELECT * FROM stored{where}{newest}"
-        # A revision without rows is stored as one that has no score.
-        shown = f"SELECT * EXCLUDE ({_NUMBER.name}) FROM ({rows}) WHERE c2 IS NOT NULL{order}"
-        return delta.read(path, shown)
+
+        def rows(found: delta.Snapshot) -> pa.Table:
+            if _NUMBER.name not in found.schema.names:
+                message = f"the results of job '{job}' in {path} are of an earlier version"
+                raise StateError(
+                    f"{message} of Muntin; read them with another tool, or use another --state"
+                )
+            files, only = _latest(found) if latest and after is None else (found.files, [])
+            some = f" WHERE {' AND '.join([*where, *only])}" if where or only else ""
+            rows = f"SELECT * FROM stored{some}{newest}"
+            # A revision without rows is stored as one that has no score.
+            shown = f"SELECT * EXCLUDE ({_NUMBER.name}) FROM ({rows}) WHERE c2 IS NOT NULL{order}"
+            return found.query(files, shown)
+
+        return delta.read(path, rows)
 
 
-def _numbered(tables: Iterable[pa.Table]) -> Iterator[pa.Table]:
-    rows = 0
-    for table in tables:
-        numbers = np.arange(rows, rows + table.num_rows)
-        yield table.append_column(_NUMBER, pa.array(numbers))
-        rows += table.num_rows
+def _latest(found: delta.Snapshot) -> tuple[Sequence[delta.File], list[str]]:
+    """The files that have the newest windows of each name, and the condition that picks them.
+
+    Files are read from the newest on, until none that is left can have a newer window.
+    """
+    names = _names(found)
+    if names is None:
+        return found.files, []
+    is_time = pa.types.is_timestamp(found.schema.field("window_end").type)
+    position = "epoch_us(window_end)" if is_time else "window_end"
+    ends: dict[str, int] = {}
+    left = sorted(found.files, key=lambda f: EVER if f.ends is None else f.ends[1], reverse=True)
+    most = _FIRST_FILES
+    while left:
+        some, left = left[:most], left[most:]
+        sql = f"SELECT window_name, max({position}) AS last FROM stored GROUP BY window_name"
+        for name, end in zip(*found.query(some, sql).to_pydict().values(), strict=True):
+            ends[name] = max(end, ends.get(name, end))
+        left = [f for f in left if any(_may_be_newer(f, name, ends.get(name)) for name in names)]
+        most *= 4
+    files = [
+        file
+        for file in found.files
+        if any(file.may_have(name) and file.may_end_at(end) for name, end in ends.items())
+    ]
+    told = [f"make_timestamptz({end})" if is_time else str(end) for end in ends.values()]
+    return files, [f"window_end IN ({', '.join(told)})"] if told else []
+
+
+def _may_be_newer(file: delta.File, name: str, end: int | None) -> bool:
+    return file.may_have(name) and (end is None or file.may_end_after(end))
+
+
+def _names(found: delta.Snapshot) -> list[str] | None:
+    """The windows of which a table has any; None if nobody has noted it."""
+    told = found.settings.get(_NAMES)
+    return None if told is None else json.loads(told)
+
+
+def _read_names(found: delta.Snapshot) -> list[str]:
+    sql = "SELECT DISTINCT window_name FROM stored"
+    names: list[str] = found.query(found.files, sql)["window_name"].to_pylist()
+    return names
+
+
+class _Numbered:
+    """Tables with the number of each row, and the names of windows that they have had so far."""
+
+    def __init__(self, tables: Iterable[pa.Table]) -> None:
+        self._tables = tables
+        self.names: set[str] = set()
+
+    def __iter__(self) -> Iterator[pa.Table]:
+        rows = 0
+        for table in self._tables:
+            self.names.update(table["window_name"].unique().to_pylist())
+            numbers = np.arange(rows, rows + table.num_rows)
+            yield table.append_column(_NUMBER, pa.array(numbers))
+            rows += table.num_rows
 
 
 @contextmanager

@@ -1,145 +1,339 @@
-"""What has been read into which pane, kept until every window that holds the pane is out."""
+"""What has been read into which pane, kept until every window that holds the pane is out.
+
+Adding, forgetting and counting take time in proportion to what has changed, not to what is held:
+sums are made anew only from the first pane that has changed. Panes that have come to rest are
+packed into arrays of the smallest types that hold them, and unpacked when something is added.
+"""
 
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from itertools import accumulate
+from operator import itemgetter
 
 import numpy as np
 from numpy.typing import NDArray
 
-from muntin.model import Counts, Tally
+from muntin.model import NOWHERE, Counts, Tally
 from muntin.windows.spec import WindowSpec
 
+Grid = tuple[str, int]  # an axis and the size of panes on it
+Names = tuple[str, ...]
+Rows = NDArray[np.integer]
+_WORTH_PACKING = 8  # tallies of a pane
 
-@dataclass
+
+@dataclass(frozen=True)
+class Changes:
+    """What became of a ledger: tallies that were added, then panes that were forgotten.
+
+    If `whole`, the tallies are all that it holds, and what was told before is void.
+    """
+
+    tallies: Sequence[Tally]
+    forgotten: dict[Grid, int]
+    whole: bool
+
+
+@dataclass(frozen=True, slots=True)
+class _Packed:
+    """Tallies of a pane as columns; the sources are those of other panes, if they are the same."""
+
+    sources: Names
+    marks: Rows | None  # None where no tally has one
+    records: Rows
+    bad: Rows
+    reached: Rows
+
+    @classmethod
+    def of(cls, tallies: Iterable[Tally], like: Names) -> _Packed:
+        ordered = sorted(tallies, key=itemgetter(0))
+        sources, _, _, _, marks, records, bad, reached = zip(*ordered, strict=True)
+        marked = any(mark is not None for mark in marks)
+        return cls(
+            like if sources == like else sources,
+            np.array([NOWHERE if m is None else m for m in marks]) if marked else None,
+            _smallest(records),
+            _smallest(bad),
+            np.array(reached),
+        )
+
+    def tallies(self, grid: Grid, pane: int) -> Iterator[Tally]:
+        marks: Sequence[int | None] = [None] * len(self.sources)
+        if self.marks is not None:
+            marks = [None if mark == NOWHERE else mark for mark in self.marks.tolist()]
+        columns = (self.records.tolist(), self.bad.tolist(), self.reached.tolist())
+        for source, mark, *counts in zip(self.sources, marks, *columns, strict=True):
+            yield Tally(source, *grid, pane, mark, *counts)
+
+
+def _smallest(values: Sequence[int]) -> Rows:
+    return np.array(values, np.min_scalar_type(max(values)))
+
+
 class _Pane:
-    """The tallies of one pane by source and mark, and what they come to."""
+    """The tallies of one pane by source and mark, loose or packed, and what they come to."""
 
-    tallies: dict[tuple[str, int | None], Tally] = field(default_factory=dict)
-    read: int = 0
-    bad: int = 0
-    marked: dict[int, int] = field(default_factory=dict)  # not_before -> records
+    __slots__ = ("bad", "loose", "marked", "packed", "read")
 
-    def add(self, tally: Tally) -> None:
+    def __init__(self) -> None:
+        self.read = 0
+        self.bad = 0
+        self.marked: dict[int, int] = {}  # not_before -> records
+        self.loose: dict[tuple[str, int | None], Tally] = {}
+        self.packed: _Packed | None = None
+
+    def __len__(self) -> int:
+        return len(self.loose) if self.packed is None else len(self.packed.sources)
+
+    def add(self, tally: Tally) -> bool:
+        """Whether there was none of its source and mark."""
+        if self.packed is not None:
+            self._unpack(tally)
         key = tally.source, tally.not_before
-        known = self.tallies.get(key)
-        self.tallies[key] = tally if known is None else _sum(known, tally)
+        known = self.loose.get(key)
+        self.loose[key] = tally if known is None else _sum(known, tally)
         self.read += tally.records
         self.bad += tally.bad
         if tally.not_before is not None:
             earlier = self.marked.get(tally.not_before, 0)
             self.marked[tally.not_before] = earlier + tally.records
+        return known is None
+
+    def pack(self, like: Names) -> Names:
+        """Packs what is loose; returns the sources, for the next pane to be like."""
+        if self.packed is None and len(self.loose) >= _WORTH_PACKING:
+            self.packed = _Packed.of(self.loose.values(), like)
+            self.loose = {}
+        return like if self.packed is None else self.packed.sources
+
+    def _unpack(self, tally: Tally) -> None:
+        assert self.packed is not None
+        found = self.packed.tallies((tally.axis, tally.size), tally.pane)
+        self.loose = {(t.source, t.not_before): t for t in found}
+        self.packed = None
+
+    def tallies(self, grid: Grid, pane: int) -> Iterable[Tally]:
+        return self.loose.values() if self.packed is None else self.packed.tallies(grid, pane)
 
 
-@dataclass(frozen=True)
-class _Sums:
-    """Running totals over the panes of one size, so that a window costs two look-ups."""
+class _Panes:
+    """The panes of one grid, and running sums over them, so that a window costs two look-ups."""
 
-    panes: list[int]
-    read: list[int]
-    bad: list[int]
-    late_panes: list[int]
-    late: NDArray[np.int64]  # rows of not_before and records, one for each of late_panes
+    def __init__(self) -> None:
+        self.held: dict[int, _Pane] = {}
+        self.size = 0  # tallies
+        self._new: set[int] = set()  # panes that are not in the sums yet
+        self._changed: int | None = None  # the first pane of which the sums are not true
+        self._warm: set[int] = set()  # panes added to since the last rest
+        self._cooling: set[int] = set()  # panes added to before it
+        self._like: Names = ()
+        self._numbers: list[int] = []
+        self._with_records: list[int] = []
+        self._read, self._bad = [0], [0]
+        self._late_panes: list[int] = []
+        self._late = np.empty((0, 2), np.int64)  # not_before and records of each of them
+
+    def add(self, tally: Tally) -> None:
+        number = tally.pane
+        pane = self.held.get(number)
+        if pane is None:
+            pane = self.held[number] = _Pane()
+            self._new.add(number)
+        self.size += pane.add(tally)
+        self._warm.add(number)
+        if self._changed is None or number < self._changed:
+            self._changed = number
+
+    def with_records(self) -> list[int]:
+        self._refresh()
+        return self._with_records
 
     def counts(self, start: int, end: int) -> Counts:
-        low, high = bisect_left(self.panes, start), bisect_left(self.panes, end)
-        read, bad = self.read[high] - self.read[low], self.bad[high] - self.bad[low]
-        low, high = bisect_left(self.late_panes, start), bisect_left(self.late_panes, end)
+        self._refresh()
+        low, high = bisect_left(self._numbers, start), bisect_left(self._numbers, end)
+        read, bad = self._read[high] - self._read[low], self._bad[high] - self._bad[low]
+        low, high = bisect_left(self._late_panes, start), bisect_left(self._late_panes, end)
         if low == high:
             return Counts(read, bad, 0)
-        marked = self.late[low:high]
+        marked = self._late[low:high]
         return Counts(read, bad, int(marked[marked[:, 0] >= end, 1].sum()))
 
+    def counts_of(
+        self, start: int, end: int, names: Sequence[str], inside: NDArray[np.bool_]
+    ) -> Counts:
+        self._refresh()
+        rows = {name: row for row, name in enumerate(names)}
+        known: dict[int, tuple[Names, Rows]] = {}  # sources, and rows of each or the one after all
+        chosen = np.vstack([inside, np.zeros((1, inside.shape[1]), np.bool_)])
+        read = bad = late = 0
+        low, high = bisect_left(self._numbers, start), bisect_left(self._numbers, end)
+        for number in self._numbers[low:high]:
+            packed = self.held[number].packed or _Packed.of(self.held[number].loose.values(), ())
+            sources = packed.sources
+            if id(sources) not in known:
+                found = np.array([rows.get(name, len(names)) for name in sources])
+                known[id(sources)] = sources, found
+            taken = chosen[known[id(sources)][1], number - start]
+            read += int(packed.records[taken].sum(dtype=np.int64))
+            bad += int(packed.bad[taken].sum(dtype=np.int64))
+            if packed.marks is not None:
+                taken &= packed.marks >= end
+                late += int(packed.records[taken].sum(dtype=np.int64))
+        return Counts(read, bad, late)
 
-Grid = tuple[str, int]  # an axis and the size of panes on it
+    def read_since(self, pane: int | None) -> int:
+        self._refresh()
+        low = 0 if pane is None else bisect_left(self._numbers, pane)
+        return self._read[-1] - self._read[low]
+
+    def forget(self, before: int) -> None:
+        """Drops panes, and packs those that were not added to since this was last done."""
+        self._refresh()
+        gone = bisect_left(self._numbers, before)
+        for number in self._numbers[:gone]:
+            self.size -= len(self.held.pop(number))
+        for column in (self._numbers, self._read, self._bad):
+            del column[:gone]
+        del self._with_records[: bisect_left(self._with_records, before)]
+        late = bisect_left(self._late_panes, before)
+        if late:
+            del self._late_panes[:late]
+            self._late = self._late[late:].copy()
+        for number in self._cooling - self._warm:
+            if number in self.held:
+                self._like = self.held[number].pack(self._like)
+        self._cooling, self._warm = self._warm, set()
+
+    def _refresh(self) -> None:
+        """Makes the sums anew from the first pane that has changed."""
+        if self._changed is None:
+            return
+        at = bisect_left(self._numbers, self._changed)
+        numbers = self._numbers[at:]
+        numbers = sorted([*numbers, *self._new]) if self._new else numbers
+        panes = [self.held[number] for number in numbers]
+        self._numbers[at:] = numbers
+        self._read[at:] = accumulate((p.read for p in panes), initial=self._read[at])
+        self._bad[at:] = accumulate((p.bad for p in panes), initial=self._bad[at])
+        at = bisect_left(self._with_records, self._changed)
+        self._with_records[at:] = [n for n, p in zip(numbers, panes, strict=True) if p.read]
+        at = bisect_left(self._late_panes, self._changed)
+        late = [(n, m) for n, p in zip(numbers, panes, strict=True) for m in p.marked.items()]
+        if late or at < len(self._late_panes):
+            self._late_panes[at:] = [number for number, _ in late]
+            marks = np.array([mark for _, mark in late], np.int64).reshape(-1, 2)
+            self._late = np.concatenate([self._late[:at], marks])
+        self._new.clear()
+        self._changed = None
 
 
 class Ledger:
     """Tallies by grid, pane, source and mark; equal ones are added up."""
 
     def __init__(self, tallies: Iterable[Tally] = ()) -> None:
-        self._panes: dict[Grid, dict[int, _Pane]] = {}
-        self._sums: dict[Grid, _Sums] = {}
-        self._read: dict[Grid, list[int]] = {}  # panes with records, in order
+        self._grids: dict[Grid, _Panes] = {}
+        self._added: list[Tally] | None = None  # since changes were asked for; None: unwatched
+        self._forgotten: dict[Grid, int] = {}
         self.add(tallies)
 
     def add(self, tallies: Iterable[Tally]) -> None:
-        changed = set()
+        grids, added = self._grids, self._added
         for tally in tallies:
             grid = tally.axis, tally.size
-            panes = self._panes.setdefault(grid, {})
-            if tally.pane not in panes:
-                panes[tally.pane] = _Pane()
-            panes[tally.pane].add(tally)
-            changed.add(grid)
-        for grid in changed:
-            self._changed(grid)
+            panes = grids.get(grid)
+            if panes is None:
+                panes = grids[grid] = _Panes()
+            panes.add(tally)
+            if added is not None:
+                added.append(tally)
 
     def panes(self, grid: Grid) -> list[int]:
-        """Panes with records, in order."""
-        if grid not in self._read:
-            panes = self._panes.get(grid, {}).items()
-            self._read[grid] = sorted(number for number, pane in panes if pane.read)
-        return self._read[grid]
+        """Panes with records, in order; it changes with the ledger."""
+        return self._grids[grid].with_records() if grid in self._grids else []
 
     def counts(self, axis: str, spec: WindowSpec, end: int) -> Counts:
         """Records read, bad and late within one window."""
-        grid = axis, spec.pane
-        if grid not in self._sums:
-            self._sums[grid] = _sums(self._panes.get(grid, {}))
-        return self._sums[grid].counts(end - spec.length, end)
+        panes = self._grids.get((axis, spec.pane))
+        return Counts() if panes is None else panes.counts(end - spec.length, end)
 
     def counts_of(
         self, axis: str, spec: WindowSpec, end: int, names: Sequence[str], inside: NDArray[np.bool_]
     ) -> Counts:
         """The same of some sources, by name, and panes: a row and a column of `inside`."""
-        rows = {name: row for row, name in enumerate(names)}
-        panes, first = self._panes.get((axis, spec.pane), {}), end - spec.length
-        read = bad = late = 0
-        for number in range(first, end):
-            for tally in panes[number].tallies.values() if number in panes else ():
-                row = rows.get(tally.source)
-                if row is not None and inside[row, number - first]:
-                    read += tally.records
-                    bad += tally.bad
-                    if tally.not_before is not None and tally.not_before >= end:
-                        late += tally.records
-        return Counts(read, bad, late)
+        panes = self._grids.get((axis, spec.pane))
+        return Counts() if panes is None else panes.counts_of(end - spec.length, end, names, inside)
 
     def read_since(self, grid: Grid, pane: int | None) -> int:
         """Records read into this pane or later ones; into all where it is None."""
-        panes = self._panes.get(grid, {}).items()
-        return sum(found.read for number, found in panes if pane is None or number >= pane)
+        return self._grids[grid].read_since(pane) if grid in self._grids else 0
 
     def forget(self, grid: Grid, before: int) -> None:
-        panes = self._panes.get(grid, {})
-        for pane in [p for p in panes if p < before]:
-            del panes[pane]
-        self._changed(grid)
+        """Drops what lies before a pane."""
+        if grid in self._grids:
+            self._grids[grid].forget(before)
+            if self._added is not None:
+                self._forgotten[grid] = max(before, self._forgotten.get(grid, before))
 
-    def _changed(self, grid: Grid) -> None:
-        self._sums.pop(grid, None)
-        self._read.pop(grid, None)
+    def regrid(self, grid: Grid, wanted: Grid) -> None:
+        """Gives a grid what another one of its axis has of panes before all of its own.
+
+        What was read into a pane counts in the one of the other grid in which it starts, and so do
+        marks: windows that start and end on both grids have the same counts from either.
+        """
+        if grid not in self._grids or grid == wanted:
+            return
+        size, before = wanted[1], grid[1]
+        first = min(self._grids[wanted].held, default=None) if wanted in self._grids else None
+        moved = [
+            t._replace(
+                size=size,
+                pane=number * before // size,
+                not_before=None if (mark := t.not_before) is None else mark * before // size,
+            )
+            for number, pane in self._grids[grid].held.items()
+            if first is None or number * before // size < first
+            for t in pane.tallies(grid, number)
+        ]
+        self.add(moved)
+
+    def keep(self, grids: Collection[Grid]) -> None:
+        """Drops all other grids."""
+        gone = [grid for grid in self._grids if grid not in grids]
+        for grid in gone:
+            del self._grids[grid]
+        if gone:
+            self._added = None
+
+    def watch(self) -> None:
+        """Remembers changes from here on, until somebody asks for them."""
+        self._added, self._forgotten = [], {}
+
+    def changes(self, whole: bool = False) -> Changes:
+        """What has changed since this was last asked; all that is held, if nobody has watched."""
+        whole |= self._added is None
+        told = Changes(list(self) if whole else self._added or [], self._forgotten, whole)
+        self.watch()
+        return told
+
+    def apply(self, changes: Changes) -> None:
+        """Makes the changes of another ledger here."""
+        if changes.whole:
+            self._grids.clear()
+        self.add(changes.tallies)
+        for grid, before in changes.forgotten.items():
+            self.forget(grid, before)
+
+    def __len__(self) -> int:
+        """How many tallies there are."""
+        return sum(panes.size for panes in self._grids.values())
 
     def __iter__(self) -> Iterator[Tally]:
-        for panes in self._panes.values():
-            for pane in panes.values():
-                yield from pane.tallies.values()
-
-
-def _sums(panes: dict[int, _Pane]) -> _Sums:
-    inside = sorted(panes.items())
-    marked = [(number, mark) for number, pane in inside for mark in pane.marked.items()]
-    return _Sums(
-        panes=[number for number, _ in inside],
-        read=list(accumulate((pane.read for _, pane in inside), initial=0)),
-        bad=list(accumulate((pane.bad for _, pane in inside), initial=0)),
-        late_panes=[number for number, _ in marked],
-        late=np.array([mark for _, mark in marked], np.int64).reshape(-1, 2),
-    )
+        for grid, panes in self._grids.items():
+            for number, pane in panes.held.items():
+                yield from pane.tallies(grid, number)
 
 
 def _sum(a: Tally, b: Tally) -> Tally:

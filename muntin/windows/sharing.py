@@ -17,7 +17,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from muntin.model import Job, Shape
+from muntin.model import Job
 from muntin.windows.spec import MOST_PANES, on_one_grid
 
 Numbers = NDArray[np.int64]
@@ -26,19 +26,22 @@ Numbers = NDArray[np.int64]
 def share_panes(jobs: Mapping[str, Job]) -> dict[str, Job]:
     """The jobs with one size of panes wherever they differ in nothing else of their shape.
 
-    Jobs whose windows fit one grid only with far too many panes keep their own.
+    Jobs whose windows fit the grid of those before them only with far too many panes get their
+    own, and so does every job whose panes are part of its meaning: a job that is added at the end
+    changes the identity of no other.
     """
-    alike: dict[Shape, list[Job]] = {}
+    families: dict[str, list[Job]] = {}
     for job in jobs.values():
-        alike.setdefault(replace(job.shape, pane=0), []).append(job)
+        family = families.setdefault(replace(job.shape, alone=False).id, [])
+        specs = on_one_grid(spec for each in (*family, job) for spec in each.windows)
+        if family and any(spec.length > MOST_PANES for spec in specs):
+            apart = replace(job, shape=replace(job.shape, alone=True))
+            families.setdefault(apart.shape.id, []).append(apart)
+        else:
+            family.append(job)
     shared: dict[str, Job] = {}
-    for family in alike.values():
+    for family in families.values():
         specs = on_one_grid(spec for job in family for spec in job.windows)
-        # A span counts once in every pane that it touches, so its panes are part of the answer.
-        touched = family[0].shape.spans == "touch"
-        if touched or any(spec.length > MOST_PANES for spec in specs):
-            shared |= {job.name: job for job in family}
-            continue
         for job in family:
             mine, specs = specs[: len(job.windows)], specs[len(job.windows) :]
             pane = mine[0].pane if mine else 0

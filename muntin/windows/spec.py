@@ -7,8 +7,10 @@ ends before: window `end` covers the panes [end - length, end).
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from bisect import bisect_left
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from math import gcd
 
 MOST_PANES = 10_000_000  # in a window
@@ -27,7 +29,7 @@ class WindowSpec:
         if not self.pane:
             object.__setattr__(self, "pane", gcd(self.range, self.slide, self.offset))
 
-    @property
+    @cached_property
     def key(self) -> str:
         """Names the kind of window whatever it is made of, the same in the next run."""
         return f"{self.range}/{self.slide}/{self.offset}"
@@ -52,6 +54,10 @@ class WindowSpec:
         """How many windows hold a pane, at most."""
         return -(-self.length // self.stride)
 
+    def fits(self, pane: int) -> bool:
+        """Whether windows start and end at the bounds of panes of this size."""
+        return gcd(self.range, self.slide, self.offset) % pane == 0
+
     def first_end(self, pane: int) -> int:
         """The end of the earliest window that holds the pane."""
         return self._grid(pane - self.length) + self.stride + self.length
@@ -60,18 +66,21 @@ class WindowSpec:
         """The end of the latest window that holds the pane."""
         return self._grid(pane) + self.length
 
-    def ends(self, panes: Iterable[int], after: int | None, upto: int) -> list[int]:
+    def ends(self, panes: Sequence[int], after: int | None, upto: int) -> list[int]:
         """The ends in `(after, upto]` of windows that hold one of the panes, both in order.
 
-        Jumps over stretches without panes: one record with a wrong year costs nothing.
+        Jumps over stretches without panes, and over panes without ends: one record with a wrong
+        year costs nothing, nor does a long window of which little is new.
         """
         found: list[int] = []
-        next_end = None if after is None else self.oldest_pane(after) + self.length
-        for pane in panes:
-            first = self.first_end(pane)
-            start = first if next_end is None else max(first, next_end)
-            found.extend(range(start, min(self.last_end(pane), upto) + 1, self.stride))
-            next_end = found[-1] + self.stride if found else next_end
+        if not panes:
+            return found
+        end = self.first_end(panes[0]) if after is None else self.oldest_pane(after) + self.length
+        at = bisect_left(panes, end - self.length)
+        while at < len(panes) and (end := max(end, self.first_end(panes[at]))) <= upto:
+            found.extend(range(end, min(self.last_end(panes[at]), upto) + 1, self.stride))
+            end = max(end, found[-1] + self.stride) if found else end
+            at = bisect_left(panes, end - self.length, at + 1)
         return found
 
     def oldest_pane(self, emitted: int) -> int:

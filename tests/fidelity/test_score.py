@@ -6,13 +6,10 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from functools import reduce
 
-import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from muntin.fidelity.sampling import kept
 from muntin.fidelity.score import EVER, NEVER, Board, Only, Reason, State, Track
-from muntin.model import Sample
 
 NAMES = ["a", "b", "c"]
 LOST = (State.SHED, State.CANCELLED, State.DEAD, State.LEAPT, State.AWAITED)
@@ -82,23 +79,6 @@ def test_boards_merge_in_any_order_and_as_often_as_they_meet(
     assert merged(parts[:cut]).merge(merged(parts[cut:])) == whole
     assert merged([*parts, *parts]) == whole
     assert whole.merge(Board()) == whole
-
-
-@given(share=st.floats(0.01, 1), job=st.text(max_size=5), source=st.text(max_size=5))
-def test_samples_take_each_pane_with_the_same_chance(share: float, job: str, source: str) -> None:
-    panes = np.arange(-10_000, 10_000)
-    taken = kept(Sample(job, share), source, panes)
-    assert abs(taken.mean() - share) < 0.02
-    # A pane's fate says nothing of the next one's.
-    both = (taken[1:] & taken[:-1]).mean()
-    assert abs(both - share**2) < 0.03
-
-
-def test_samples_are_the_same_in_every_process() -> None:
-    panes = np.arange(20)
-    first = kept(Sample("words", 0.5), "web-1", panes)
-    assert "".join("x" if k else "." for k in first) == "..x.x...x.x.x....xxx"
-    assert not (first == kept(Sample("words", 0.5), "web-2", panes)).all()
 
 
 def test_a_drawing_shows_every_source_and_why_panes_are_missing() -> None:

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from muntin.kernel.compute import Clocks, Recipe, compute
@@ -25,6 +25,7 @@ from muntin.kernel.statements import finish_sql, spec_id
 from muntin.language.program import sql
 from muntin.model import POSITION, Job
 from muntin.windows.spec import WindowSpec, on_one_grid
+from tests.effort import examples
 
 STREAM = (
     "CREATE STREAM logs (t BIGINT, k VARCHAR, n BIGINT, x DOUBLE, s VARCHAR) "
@@ -74,7 +75,7 @@ def blocks_of(
     blocks: list[pa.Table] = []
     for separate, records in pieces:
         recipe = Recipe(job.shape, job.windows, separate)
-        found = compute(table_of(records), "web-1", [recipe], clocks).blocks
+        found = compute(table_of(records), "web-1", [recipe], clocks)[0]
         blocks += found.values()
     return merge(job.shape, blocks) if blocks else None
 
@@ -137,7 +138,7 @@ PAUSE = [(False, [Record(t, "x", None if t == 9 else t, "a") for t in (0, 1, 9, 
 LATE = [(False, [Record(t, "x", 1, "a") for t in (10, 7, 3, 12, 9)])]
 
 
-@settings(max_examples=150)
+@examples(150)
 @given(
     spec=st.sampled_from(SPECS),
     log=logs,
@@ -170,7 +171,7 @@ def test_every_way_gives_the_same_rows(
         assert rows_of(job, blocks, ends, way, again) == wanted, way
 
 
-@settings(max_examples=60)
+@examples(60)
 @given(
     specs=st.lists(st.sampled_from(SPECS), min_size=2, max_size=4, unique=True),
     log=logs,
@@ -188,7 +189,7 @@ def test_larger_windows_of_smaller_ones_are_right_too(
     found = [
         block
         for recipe, (_, piece) in zip(recipes, log, strict=True)
-        for block in compute(table_of(piece), "web-1", [recipe], clocks).blocks.values()
+        for block in compute(table_of(piece), "web-1", [recipe], clocks)[0].values()
     ]
     if not found:
         return
@@ -231,7 +232,7 @@ def test_a_long_slide_leaves_no_drift() -> None:
     text = f"CREATE JOB j AS SELECT sum(x) AS x FROM logs WINDOW {length} us EVERY 1 us;"
     job = sql(STREAM + text).jobs["j"]
     rows = pa.table({POSITION: pa.array(range(len(numbers)), pa.int64()), "x": numbers})
-    blocks = compute(rows, "web-1", [Recipe(job.shape, job.windows)], Clocks()).blocks[job.shape.id]
+    blocks = compute(rows, "web-1", [Recipe(job.shape, job.windows)], Clocks())[0][job.shape.id]
     ends = range(length, length + slides)
     assert algorithm_of(job.shape, spec, len(ends)) is Algorithm.STACKS
     made = Consolidation(job.shape, blocks).windows(spec, ends, again=False).table()

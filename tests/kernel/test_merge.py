@@ -35,7 +35,7 @@ def rows_of(table: pa.Table) -> set[tuple[object, ...]]:
 
 def computed(job: Job, records: Sequence[Record], sequence: int, source: str = "web-1") -> Block:
     recipe = Recipe(job.shape, job.windows)
-    (table,) = compute(table_of(records), source, [recipe], Clocks()).blocks.values()
+    (table,) = compute(table_of(records), source, [recipe], Clocks())[0].values()
     return block_of(job.shape, table, Sources.of([source]), sequence, records=len(records))
 
 
@@ -53,7 +53,7 @@ def test_windows_on_all_grids_answer_the_same_from_mixed_ones(
     for number, (separate, records) in enumerate(pieces):
         job = on_grid(grids[number % len(grids)])
         recipe = Recipe(job.shape, job.windows, separate)
-        for table in compute(table_of(records), "web-1", [recipe], clocks).blocks.values():
+        for table in compute(table_of(records), "web-1", [recipe], clocks)[0].values():
             blocks.append(block_of(job.shape, table))
     job, every = on_grid(now), [record for _, found in pieces for record in found]
     (spec,) = job.windows

@@ -14,7 +14,7 @@ from muntin.kernel.finish import finish, order
 from muntin.kernel.merge import merge
 from muntin.language.check import check
 from muntin.model import POSITION, Column, Format, Job, Stream
-from muntin.run.pipeline import recipes_of
+from muntin.run.catalog import recipes_of
 
 STREAM = Stream("s", (), Format("parquet"), (Column("k", "VARCHAR"), Column("u", "BIGINT"),
                 Column("x", "DOUBLE"), Column("t", "TIMESTAMP")), '"t"')  # fmt: skip
@@ -31,7 +31,7 @@ def answer(job_: Job, table: pa.Table, pieces: int) -> dict[str, Any]:
     shape, size = job_.shape, -(-len(table) // pieces)
     recipes = recipes_of([job_])
     blocks = [
-        compute(table.slice(start, size), "s", recipes, Clocks()).blocks[shape.id]
+        compute(table.slice(start, size), "s", recipes, Clocks())[0][shape.id]
         for start in range(0, len(table), size)
     ]
     found = finish(shape, {"j": job_}, merge(shape, blocks), Due({"j": [[1]]}))

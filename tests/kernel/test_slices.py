@@ -9,7 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from muntin.fidelity.score import Only
@@ -20,6 +20,7 @@ from muntin.kernel.finish import finish
 from muntin.kernel.merge import block_of, merge
 from muntin.language.program import sql
 from muntin.windows.spec import WindowSpec
+from tests.effort import examples
 from tests.kernel.test_consolidate import STREAM, Record, logs, table_of
 
 JOBS = sql(
@@ -43,7 +44,7 @@ def test_a_block_without_rows_and_one_of_long_ago_do_not_matter(
     shape = JOBS["other"].shape
     recipe = Recipe(shape, JOBS["other"].windows)
     log = [Record(t, "x", t, "a") for t in (-(10**12), *range(0, 3000, 3))]
-    (block,) = compute(table_of(log), "web-1", [recipe], Clocks()).blocks.values()
+    (block,) = compute(table_of(log), "web-1", [recipe], Clocks())[0].values()
     blocks = [block_of(shape, block), block_of(shape, block.slice(0, 0))]
     sizes = [made.rows for made in slices.merge_in_slices(shape, [*blocks, blocks[1]])]
     assert sum(sizes) == 1001
@@ -60,7 +61,7 @@ def rows(found: Iterable[dict[str, pa.Table]]) -> Counter[Any]:
     )
 
 
-@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@examples(60)
 @given(pieces=logs, slack=st.sampled_from([None, 0, 5]), data=st.data())
 def test_slices_of_any_size(
     pieces: Sequence[tuple[bool, list[Record]]],
@@ -73,7 +74,7 @@ def test_slices_of_any_size(
     for shape in {job.shape for job in JOBS.values()}:
         windows = {w for job in JOBS.values() if job.shape == shape for w in job.windows}
         blocks = [
-            compute(table_of(found), "web-1", [Recipe(shape, tuple(windows), alone)], clocks).blocks
+            compute(table_of(found), "web-1", [Recipe(shape, tuple(windows), alone)], clocks)[0]
             for alone, found in pieces
         ]
         tables = [block[shape.id] for block in blocks if shape.id in block]

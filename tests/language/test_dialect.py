@@ -5,12 +5,13 @@ from __future__ import annotations
 import contextlib
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from muntin.errors import LanguageError
 from muntin.language import dialect
 from muntin.language.script import Script, tokens
+from tests.effort import examples
 from tests.language.cases import Mistake, mistakes, pairs, program
 
 TEXTS = [tokens(pair.text) for name in ("jobs.sql", "streams.sql") for pair in pairs(name)]
@@ -54,7 +55,7 @@ def test_deep_nesting_is_refused_not_crashed_on() -> None:
         program(text)
 
 
-@settings(max_examples=200)
+@examples(200)
 @given(
     text=st.sampled_from(TEXTS),
     changes=st.lists(

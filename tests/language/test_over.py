@@ -1,4 +1,4 @@
-"""The clauses from WINDOW on: windows, panes, bounds, sessions, and what is wrong with them."""
+"""What follows WINDOW: windows, panes, sessions, and what is wrong with them."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from muntin.errors import LanguageError
-from muntin.model import TIME, Axis, Bounds, Sample
+from muntin.model import TIME, Axis
 from muntin.units import counted, describe_window
 from muntin.windows.spec import WindowSpec
 from tests.language.cases import Mistake, Pair, facts_of_job, mistakes, pairs, program
@@ -15,10 +15,7 @@ from tests.language.cases import Mistake, Pair, facts_of_job, mistakes, pairs, p
 AXES = [TIME, Axis("records"), Axis("bytes"), Axis("sequence", '"id"')]
 
 
-_MISTAKES = [*mistakes("windows_errors.sql"), *mistakes("bounds_errors.sql")]
-
-
-@pytest.mark.parametrize("case", _MISTAKES, ids=lambda case: case.text)
+@pytest.mark.parametrize("case", mistakes("windows_errors.sql"), ids=lambda case: case.text)
 def test_mistake_is_shown_at_its_place(case: Mistake) -> None:
     with pytest.raises(LanguageError) as raised:
         program(case.text)
@@ -31,16 +28,6 @@ def test_windows_become(case: Pair) -> None:
     facts = facts_of_job(job)
     named = [*case.facts, "bound"]
     assert {kind: facts[kind] for kind in named} == {"bound": [], **case.facts}
-
-
-def test_bounds_become() -> None:
-    said = "WITHIN 1500 MILLISECONDS AT 99.9% STRAGGLERS WAIT REVISE FIDELITY 12.5 PERCENT SAMPLED"
-    text = f"CREATE JOB j AS SELECT count(*) FROM shop WINDOW 1 DAY, 1 HOUR {said}"
-    (job,) = program(text).jobs.values()
-    assert job.bounds == Bounds(1_500_000, 0.999, 0.125, "sampled", False, 86_400_000_000)
-    assert job.shape.sample == Sample("j", 0.125)
-    (job,) = program(text.replace("12.5 PERCENT SAMPLED", "12.5 PERCENT OF TIME")).jobs.values()
-    assert (job.bounds.form, job.shape.by_source, len(job.shape.answered.keys)) == ("time", True, 0)
 
 
 @given(

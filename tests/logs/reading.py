@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Collection, Iterable
+from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
+from zlib import crc32
 
 from muntin.logs.chunks import LINE, read_chunks
+from muntin.logs.events import Events
 from muntin.logs.tail import Batch, FilePosition, Lane, Tail
 from muntin.model import Column, Format, Stream
 
@@ -32,6 +36,47 @@ def lines_of(lanes: Iterable[Lane]) -> list[str]:
     ]
 
 
+class Snapshots:
+    """Events as a perfect file system would tell of them: at once, and of nothing else."""
+
+    def __init__(self) -> None:
+        self._known: dict[str, dict[str, tuple[int, ...]]] = {}
+
+    def watch(self, folders: Collection[str]) -> str | None:
+        self._known = {folder: self._known.get(folder, _entries(folder)) for folder in folders}
+        return None
+
+    def changed(self) -> set[str]:
+        changed = set()
+        for folder, known in self._known.items():
+            self._known[folder] = now = _entries(folder)
+            changed |= {path for path, _ in known.items() ^ now.items()}
+        return changed
+
+    def close(self) -> None:
+        self._known = {}
+
+
+def _entries(folder: str) -> dict[str, tuple[int, ...]]:
+    found: dict[str, tuple[int, ...]] = {}
+    with suppress(OSError):
+        for path in Path(folder).iterdir():
+            with suppress(OSError):
+                inside = crc32(path.read_bytes()) if path.is_file() else 0
+                found[str(path)] = path.lstat().st_ino, inside
+    return found
+
+
+@dataclass
+class Looks:
+    """How tails of tests find out what has changed."""
+
+    events: Callable[[], Events | None] = lambda: None
+
+
+LOOKS = Looks()
+
+
 class Reader:
     """A tail, and what was read from it so far."""
 
@@ -42,7 +87,9 @@ class Reader:
         self.restart()
 
     def restart(self) -> None:
-        self.tail = Tail(self.logs, self.follow, self.positions, self.batch_bytes)
+        self.tail = Tail(
+            self.logs, self.follow, self.positions, self.batch_bytes, events=LOOKS.events()
+        )
 
     def batch(self) -> Batch:
         batch = self.tail.next_batch(NOW, in_order=True)

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from muntin.errors import InputError
 from muntin.logs.chunks import LINE, Chunk, WorkOrder, read_chunks, split_csv
-from muntin.logs.files import Mark, checksum
+from muntin.logs.files import Fingerprint, checksum
 from muntin.model import Format
 
 TEXT = Format("text")
@@ -313,8 +313,8 @@ def test_a_line_without_end_does_not_fill_the_memory(tmp_path: Path) -> None:
 def marked(path: Path, start: int = 0) -> WorkOrder:
     with path.open("rb") as file:
         size = path.stat().st_size
-        mark = Mark(path.stat().st_ino, size, checksum(file, size))
-    return WorkOrder("s", "a", str(path), start, size, mark=mark)
+        mark = Fingerprint(path.stat().st_ino, size, checksum(file, size))
+    return WorkOrder("s", "a", str(path), start, size, fingerprint=mark)
 
 
 def test_a_file_renamed_after_planning_is_found(tmp_path: Path) -> None:

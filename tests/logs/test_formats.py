@@ -12,12 +12,9 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from muntin.kernel.engine import run
 from muntin.language import program
-from muntin.logs.casts import cast_sql
 from muntin.logs.chunks import WorkOrder, read_chunks
 from muntin.logs.formats import Wanted, records_sql
 from muntin.model import POSITION, Stream
@@ -472,32 +469,3 @@ def test_gzip_marks_and_blank_lines(tmp_path: Path) -> None:
     text = b'\xef\xbb\xbf{"t": 1700000000}\r\n\r\n\n{"t": 1700000001}'
     path = written(tmp_path, gzip.compress(text), "log.gz")
     assert len(positions(records(path, "", "FORMAT json TIMESTAMP t"))) == 2
-
-
-# Casts: the value that was written, or none
-
-
-def cast(text: str, kind: str) -> tuple[Any, bool]:
-    value, wrong = cast_sql("x", kind)
-    sql = f"SELECT {value} AS v, coalesce({wrong}, false) AS w FROM fields"
-    (row,) = run(sql, {"fields": pa.table({"x": [text]})}, "casting").to_pylist()
-    return row["v"], row["w"]
-
-
-numbers = st.decimals(allow_nan=False, allow_infinity=False, places=4) | st.integers().map(Decimal)
-
-
-@given(numbers, st.sampled_from(["{}", " {} ", "{:E}", "{:+}"]))
-def test_integers_are_exact_or_wrong(number: Decimal, form: str) -> None:
-    text = form.format(number)
-    value, wrong = cast(text, "BIGINT")
-    fits = number == number.to_integral_value() and -(2**63) <= number < 2**63
-    assert wrong or value == Decimal(text)
-    assert not wrong or not fits or len(number.as_tuple().digits) > 19
-
-
-@given(numbers)
-def test_decimals_are_exact_or_wrong(number: Decimal) -> None:
-    value, wrong = cast(str(number), "DECIMAL(12, 2)")
-    fits = abs(number) < 10**10 and number == round(number, 2)
-    assert (wrong, value if fits else None) == (not fits, number if fits else None)

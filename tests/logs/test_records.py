@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -11,22 +12,24 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from muntin.errors import BadRowError, InputError
 from muntin.kernel.compute import Recipe
 from muntin.kernel.due import Due
 from muntin.kernel.finish import finish, order
+from muntin.kernel.reading import Reading
 from muntin.kernel.statements import WINDOW, WINDOW_END
 from muntin.language.program import sql
 from muntin.logs import records
 from muntin.logs.chunks import WorkOrder
-from muntin.logs.records import Report, read_lane
+from muntin.logs.records import read_lane
 from muntin.logs.tail import Tail
 from muntin.model import POSITION, Counts, Job, Program
-from muntin.run.pipeline import recipes_of
+from muntin.run.catalog import recipes_of
 from muntin.windows.ledger import Ledger
+from tests.effort import examples
 
 JOB = (
     "SELECT source, count(*) AS records, sum(n) AS total FROM logs GROUP BY source "
@@ -44,7 +47,7 @@ def program(pattern: Path, format_: str = "json", bad: str = "SKIP") -> Program:
 
 def read(
     found: Program, slack_us: int | None = None, piece_bytes: int = 1 << 20, tasks: int = 1
-) -> tuple[dict[str, pa.Table], list[Report]]:
+) -> tuple[dict[str, pa.Table], list[Reading]]:
     (stream,) = found.streams.values()
     tail = Tail(stream, follow=False, lane_bytes=1, lanes=tasks)
     lanes = tail.next_batch(0.0, in_order=slack_us is not None).lanes
@@ -53,7 +56,7 @@ def read(
     return {"job": pa.concat_tables(blocks)} if blocks else {}, [report for _, report in done]
 
 
-def recipes(found: Program) -> list[Recipe]:
+def recipes(found: Program) -> Sequence[Recipe]:
     return recipes_of(found.jobs.values())
 
 
@@ -73,7 +76,7 @@ lines = st.lists(
 )
 
 
-@settings(max_examples=25)
+@examples(25)
 @given(lines, st.sampled_from([1, 30, 200, 1 << 20]), st.sampled_from([None, 0, 5_000_000]))
 def test_pieces_of_any_size_agree(
     tmp_path: Path, text: list[str], piece_bytes: int, slack_us: int | None

@@ -17,7 +17,7 @@ from muntin.logs import watch
 from muntin.logs.chunks import read_chunks
 from muntin.logs.tail import Lane, Tail
 from muntin.model import Format
-from tests.logs.reading import NOW, Reader, append, lines_of, stream
+from tests.logs.reading import LOOKS, NOW, Reader, append, lines_of, stream
 
 
 def test_growth(reader: Reader, log: Path) -> None:
@@ -196,7 +196,7 @@ def test_gzip_is_read_when_it_is_complete(tmp_path: Path) -> None:
     path.write_bytes(gzip.compress(b"one\ntwo\n"))
     modified = path.stat().st_mtime
     logs = stream(tmp_path / "*.log.gz")
-    tail = Tail(logs, follow=True)
+    tail = Tail(logs, follow=True, events=LOOKS.events())
     assert tail.next_batch(modified + 1.9, in_order=True).lanes == ()
     batch = tail.next_batch(modified + 2.1, in_order=True)
     assert lines_of(batch.lanes) == ["one", "two"]
@@ -204,7 +204,7 @@ def test_gzip_is_read_when_it_is_complete(tmp_path: Path) -> None:
     assert tail.next_batch(NOW, in_order=True).lanes == ()
     with path.open("ab") as file:
         file.write(gzip.compress(b"three\n"))
-    tail = Tail(logs, follow=True, positions=batch.positions)
+    tail = Tail(logs, follow=True, positions=batch.positions, events=LOOKS.events())
     assert lines_of(tail.next_batch(NOW, in_order=True).lanes) == ["three"]
 
 
@@ -212,7 +212,7 @@ def test_a_clock_that_runs_ahead_does_not_hide_a_file(tmp_path: Path) -> None:
     path = tmp_path / "old.log.gz"
     path.write_bytes(gzip.compress(b"one\n"))
     os.utime(path, (NOW + 3600, NOW + 3600))
-    tail = Tail(stream(tmp_path / "*.log.gz"), follow=True)
+    tail = Tail(stream(tmp_path / "*.log.gz"), follow=True, events=LOOKS.events())
     assert tail.next_batch(NOW, in_order=True).lanes == ()
     assert lines_of(tail.next_batch(NOW + 2, in_order=True).lanes) == ["one"]
 

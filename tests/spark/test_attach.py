@@ -100,7 +100,7 @@ def test_deadlines_are_kept_when_no_data_arrives(spark: SparkSession, tmp_path: 
 
         query = mt.attach(frame, within, stream="shop", timestamp="at", state=state, idle="1h")
         query.processAllAvailable()
-        wait_for(all_stored, seconds=20)
+        wait_for(all_stored)
         query.stop()
         write(tmp_path / "in", "2.json", [(ago(0), "a", 3, "1.10")])
     rows = mt.results("clicks", state).to_pylist()
@@ -120,7 +120,7 @@ def test_nothing_is_committed_after_a_failure(
     failed: list[bool] = []
 
     def once(journal: Journal, *given: Any) -> None:
-        if given[0].windows and not failed:
+        if given[1].windows and not failed:
             failed.append(True)
             raise mt.StateError("the disk is full")
         real(journal, *given)
@@ -142,7 +142,7 @@ def test_a_query_is_over_when_another_takes_its_state(spark: SparkSession, tmp_p
     first = attached()
     first.processAllAvailable()
     second = attached()
-    wait_for(lambda: not first.isActive, seconds=20)
+    wait_for(lambda: not first.isActive)
     write(tmp_path / "in", "2.json", [("2026-01-01T12:01:05Z", "a", 3, "1.10")])
     second.processAllAvailable()
     second.stop()
@@ -163,7 +163,7 @@ def test_a_query_whose_windows_cannot_leave_stops(
         raise mt.StateError("the disk is full")
 
     monkeypatch.setattr("muntin.store.journal.Journal.commit", full)
-    wait_for(lambda: not query.isActive, seconds=20)
+    wait_for(lambda: not query.isActive)
     assert "windows of stream 'shop' cannot leave" in caplog.text
     assert "the disk is full" in caplog.text
 

@@ -1,44 +1,28 @@
-"""How work is shared out among tasks, and what steps hold and let go."""
+"""Steps know what they hold, let go of what nobody needs, and are saved once."""
 
 from __future__ import annotations
 
 import json
 import os
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-
-from hypothesis import given
-from hypothesis import strategies as st
 
 from muntin.kernel.block import Block
 from muntin.kernel.due import Due, Emitted
 from muntin.language.program import sql
-from muntin.logs.chunks import WorkOrder
-from muntin.logs.tail import Tail
-from muntin.model import Job, Program
-from muntin.run.pipeline import recipes_of
-from muntin.spark.collection import SparkCollection, shared_out
+from muntin.model import Program
+from muntin.run.catalog import Catalog
+from muntin.run.contracts import Request
+from muntin.run.files import LogFiles
+from muntin.spark.collection import SparkCollection
 from muntin.spark.policies import Span
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-sizes = st.lists(st.integers(0, 100), max_size=30)
-
-
-@given(sizes=sizes, most=st.integers(1, 9))
-def test_lanes_are_shared_out_evenly(sizes: list[int], most: int) -> None:
-    lanes = [(WorkOrder("s", f"web-{i}", "f", 5, 5 + size),) for i, size in enumerate(sizes)]
-    tasks = shared_out(lanes, most)
-    found = [order.source for task in tasks for (order,) in task]
-    assert sorted(found) == sorted(order.source for (order,) in lanes)
-    assert len(tasks) == min(most, len(lanes))
-    lengths = [sum(order.end - order.start for (order,) in task) for task in tasks]
-    if lengths:
-        assert max(lengths) - min(lengths) <= max(sizes)
-
-
 SECOND = 1_000_000
+REQUEST = Request(1.0, True, None, {}, 0, None)
 
 
 class Collected:
@@ -50,18 +34,19 @@ class Collected:
             f"CREATE STREAM logs (t BIGINT, k VARCHAR, n BIGINT) FROM '{folder}/{{source}}.jsonl' "
             f"FORMAT json TIMESTAMP t; CREATE JOB j AS {job};"
         )
-        self.jobs: dict[str, Job] = dict(self.program.jobs)
         stream = self.program.streams["logs"]
-        self.tail = Tail(stream, True, ())
-        self.collection = SparkCollection(spark.sparkContext, stream)
+        self.jobs = Catalog.of(stream, self.program.jobs.values())
+        self.job = self.jobs.jobs["j"]
+        self.files = LogFiles(stream, follow=True)
+        self.collection = SparkCollection(spark.sparkContext)
 
     def read(self, source: str, *records: tuple[int, str, int]) -> None:
         with (self.folder / f"{source}.jsonl").open("a") as file:
             for t, k, n in records:
                 file.write(json.dumps({"t": t, "k": k, "n": n}) + "\n")
-        batch = self.tail.next_batch(1.0, True)
-        assert batch.lanes
-        self.collection.read(batch.lanes, recipes_of(self.jobs.values()), 0)
+        batch = self.files.next(REQUEST)
+        assert batch.work is not None
+        self.collection.add(batch.work, self.jobs.recipes, {})
 
     def rows(self, *ends: int) -> list[dict[str, Any]]:
         answer = self.collection.answer(self.jobs, Due({"j": [list(ends)]}), None)
@@ -80,7 +65,7 @@ def test_steps_know_what_they_hold_and_go_when_no_window_needs_them(
     spark: SparkSession, tmp_path: Path
 ) -> None:
     run = Collected(spark, tmp_path, SUMS)
-    job = run.jobs["j"]
+    job = run.job
     run.read("web-1", (1, "a", 1), (12, "b", 2))
     run.read("web-1", (13, "a", 3), (25, "a", 4))
     steps = run.collection.steps
@@ -112,11 +97,11 @@ def test_every_block_is_saved_once_and_comes_back(spark: SparkSession, tmp_path:
     second = run.saved()
     assert {name for block in first for name in block.sources.names} == {"web-1"}
     assert {name for block in second for name in block.sources.names} == {"web-2"}
-    assert {block.sequence for block in first} != {block.sequence for block in second}
     assert all(block.records == 2 for block in first)
-    shape = run.jobs["j"].shape
-    twice = [Block.decode(block.encode(), "b") for block in (*first, *second, *first)]
-    again = SparkCollection(spark.sparkContext, run.program.streams["logs"])
+    shape = run.job.shape
+    numbered = [replace(block, sequence=7) for block in first]
+    twice = [Block.decode(block.encode(), "b") for block in (*numbered, *second, *numbered)]
+    again = SparkCollection(spark.sparkContext)
     again.restore(run.jobs, {shape.id: twice, "gone": first})
     due = Due({"j": [[1, 2]]})
     rows = again.answer(run.jobs, due, None).rows["j"].to_pylist()
@@ -129,9 +114,9 @@ def test_every_block_is_saved_once_and_comes_back(spark: SparkSession, tmp_path:
 def test_jobs_that_are_gone_leave_nothing_behind(spark: SparkSession, tmp_path: Path) -> None:
     run = Collected(spark, tmp_path, SUMS)
     run.read("web-1", (1, "a", 1))
-    run.collection.compact({})
+    run.collection.compact(run.jobs.without("j"))
     assert [step.spans for step in run.collection.steps] == [()]
-    run.collection.forget({}, {})
+    run.collection.forget(run.jobs.without("j"), {})
     assert run.collection.steps == ()
 
 

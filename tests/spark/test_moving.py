@@ -13,6 +13,7 @@ from pyspark.errors import PythonException
 from pyspark.sql import SparkSession
 
 from muntin.spark.moving import _ByTask, move
+from tests.waiting import PATIENCE
 
 # A user's accumulator fails in the driver, after which Spark updates none of this context.
 DEAF = """
@@ -42,11 +43,11 @@ with start_context("local[2]") as context:
     faulty = context.accumulator(0, Faulty())
     context.parallelize([1], 1).foreach(faulty.add)
     try:
-        list(SparkRun(program, context, Settings(state, follow=False)).steps())
+        list(SparkRun(program, context, Settings(state, follow=False)).turns())
     except MuntinError as error:
         print(error)
 with start_context("local[2]") as context:
-    list(SparkRun(program, context, Settings(state, follow=False)).steps())
+    list(SparkRun(program, context, Settings(state, follow=False)).turns())
 print(Results(state).read("sums")["n"].to_pylist())
 """
 
@@ -79,6 +80,7 @@ def test_what_a_task_raises_comes_first(spark: SparkSession) -> None:
     assert len(_accumulatorRegistry) == known
 
 
+@pytest.mark.jvm
 def test_news_that_do_not_arrive_end_the_run_before_its_commit(tmp_path: Path) -> None:
     line = '{"ts": "2026-03-01T12:00:03Z", "n": 1}\n'
     for source in ("web-1", "web-2"):
@@ -88,7 +90,7 @@ def test_news_that_do_not_arrive_end_the_run_before_its_commit(tmp_path: Path) -
         cwd=Path(__file__).parents[2],
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=PATIENCE,
     )
     assert not done.returncode, done.stderr
     told = done.stdout.splitlines()

@@ -14,7 +14,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 import muntin as mt
-from muntin.spark.runner import Settings, SparkRun, Step
+from muntin.run.loop import Turn
+from muntin.spark.runner import Settings, SparkRun
 from muntin.store.results import Results
 from tests.waiting import wait_for
 
@@ -54,7 +55,7 @@ class Follower:
         self.now += 1
         return [
             (result.start // 1_000_000 - BASE, row["k"], row["n"])
-            for result in self.run.step().emission.results()
+            for result in self.run.loop.turn().emission.results()
             for row in result.rows.to_pylist()
         ]
 
@@ -95,7 +96,7 @@ def test_an_idle_source_holds_nothing_back(spark: SparkSession, tmp_path: Path) 
     # What it says later about that window is late, and counted.
     write(logs, "web-2", (4, "a", 100))
     assert follower.step() == []
-    assert follower.run.pipeline.progress.late["sums"].records == 1
+    assert follower.run.loop.progress.late["sums"].records == 1
 
 
 def test_new_servers_rotation_and_growth_are_followed(spark: SparkSession, tmp_path: Path) -> None:
@@ -149,7 +150,7 @@ def test_a_table_may_be_moved_away(spark: SparkSession, tmp_path: Path) -> None:
     (tmp_path / "state" / "results" / "sums").rename(tmp_path / "old")
     write(tmp_path / "logs", "web-1", (21, "a", 4))
     follower = Follower(spark, tmp_path)
-    assert "its table was taken away" in follower.run._notes[0]
+    assert "its table was taken away" in follower.run.loop.notes()[0]
     follower.step()
     assert stored(tmp_path) == [(10, "a", 2, 1)]
 
@@ -175,7 +176,7 @@ def test_a_finite_run_says_what_it_did(spark: SparkSession, tmp_path: Path) -> N
     run = SparkRun(
         program(tmp_path / "logs"), spark.sparkContext, Settings(tmp_path / "state", follow=False)
     )
-    steps: list[Step] = list(run.steps())
+    steps: list[Turn] = list(run.turns())
     assert next(note for step in steps for note in step.notes).startswith(str(tmp_path))
     totals = run.summary.to_json()
     assert {k: totals[k] for k in ("records", "bad", "late", "windows")} == {
@@ -190,34 +191,34 @@ def test_a_finite_run_says_what_it_did(spark: SparkSession, tmp_path: Path) -> N
     again = SparkRun(
         program(tmp_path / "logs"), spark.sparkContext, Settings(tmp_path / "state", False)
     )
-    list(again.steps())
+    list(again.turns())
     assert again.summary.records == 0
     write(tmp_path / "logs", "web-1", (3, "a", 1), (31, "a", 5))
     more = SparkRun(
         program(tmp_path / "logs"), spark.sparkContext, Settings(tmp_path / "state", False)
     )
-    list(more.steps())
+    list(more.turns())
     assert stored(tmp_path) == [*before, (30, "a", 5, 1)]
     assert more.summary.late == {"sums": 1}
     again = SparkRun(
         program(tmp_path / "logs"), spark.sparkContext, Settings(tmp_path / "state", False)
     )
-    list(again.steps())
+    list(again.turns())
     assert again.summary.late == {}
 
 
 def test_states_that_cannot_be_used_are_refused(spark: SparkSession, tmp_path: Path) -> None:
     write(tmp_path / "logs", "web-1", (1, "a", 1))
     settings = Settings(tmp_path / "state", follow=True, seconds=0)
-    running = SparkRun(program(tmp_path / "logs"), spark.sparkContext, settings).steps()
+    running = SparkRun(program(tmp_path / "logs"), spark.sparkContext, settings).turns()
     next(running)
     with pytest.raises(mt.StateError, match=f"in use by process {os.getpid()}"):
-        next(SparkRun(program(tmp_path / "logs"), spark.sparkContext, settings).steps())
+        next(SparkRun(program(tmp_path / "logs"), spark.sparkContext, settings).turns())
     del running
     (tmp_path / "file").write_text("")
     blocked = Settings(tmp_path / "file" / "state", follow=False)
     with pytest.raises(mt.StateError, match="cannot be used"):
-        next(SparkRun(program(tmp_path / "logs"), spark.sparkContext, blocked).steps())
+        next(SparkRun(program(tmp_path / "logs"), spark.sparkContext, blocked).turns())
 
 
 def test_a_changed_job_starts_again_and_says_so(spark: SparkSession, tmp_path: Path) -> None:
@@ -227,7 +228,7 @@ def test_a_changed_job_starts_again_and_says_so(spark: SparkSession, tmp_path: P
     text = changed.format(folder=tmp_path / "logs", slack="")
     write(tmp_path / "logs", "web-1", (12, "a", 7), (21, "a", 2))
     settings = Settings(tmp_path / "state", follow=True, seconds=0)
-    steps = list(SparkRun(mt.sql(text), spark.sparkContext, settings).steps())
+    steps = list(SparkRun(mt.sql(text), spark.sparkContext, settings).turns())
     assert "job 'sums' has changed" in steps[0].notes[0]
     assert stored(tmp_path)[-1] == (10, "a", 7, 1)
 
@@ -236,6 +237,7 @@ def is_stored(folder: Path, row: tuple[int, str, int, int]) -> bool:
     return "sums" in Results(folder / "state").jobs() and row in stored(folder)
 
 
+@pytest.mark.jvm
 def test_a_killed_program_loses_and_repeats_nothing(tmp_path: Path) -> None:
     """A real `muntin run` is killed with SIGKILL again and again while logs grow."""
     logs = tmp_path / "logs"
@@ -297,7 +299,7 @@ def test_a_changed_job_never_gets_its_old_blocks_back(spark: SparkSession, tmp_p
     settings = Settings(tmp_path / "state", follow=True, seconds=0)
     for row in ((2, "a", 3), (3, "a", 4), (11, "a", 0)):
         write(tmp_path / "logs", "web-1", row)
-        list(SparkRun(changed, spark.sparkContext, settings).steps())
+        list(SparkRun(changed, spark.sparkContext, settings).turns())
     assert stored(tmp_path) == [(0, "a", 7, 2)]
 
 
@@ -315,7 +317,7 @@ def test_a_clock_ahead_does_not_close_the_future(spark: SparkSession, tmp_path: 
     follower.step()
     follower.now += 40  # all are silent
     assert follower.step() == [(0, "a", 1)]
-    assert follower.run.pipeline.progress.emitted == {
+    assert follower.run.loop.progress.emitted == {
         ("sums", "10000000/10000000/0"): (BASE + 10) * 1_000_000
     }
 
@@ -328,7 +330,7 @@ def test_errors_in_tasks_are_ours(spark: SparkSession, tmp_path: Path) -> None:
         list(
             SparkRun(
                 failing, spark.sparkContext, Settings(tmp_path / "state", follow=False)
-            ).steps()
+            ).turns()
         )
 
 
@@ -340,7 +342,7 @@ def test_results_that_change_their_type_are_refused(spark: SparkSession, tmp_pat
         mt.sql(other), spark.sparkContext, Settings(tmp_path / "state", follow=True, seconds=0)
     )
     with pytest.raises(mt.StateError, match="column 'n' of job 'sums' is now double"):
-        next(run.steps())
+        next(run.turns())
     assert stored(tmp_path) == [(0, "a", 1, 1)]
 
 

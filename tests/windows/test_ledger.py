@@ -1,7 +1,12 @@
-"""Counts of windows against adding up every tally that falls into them."""
+"""The ledger against adding up every tally that falls into a window."""
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -12,10 +17,12 @@ from muntin.windows.spec import WindowSpec
 SPECS = [WindowSpec(60, 60), WindowSpec(60, 20), WindowSpec(90, 60), WindowSpec(7, 3)]
 SIZES = sorted({spec.pane for spec in SPECS})
 
-numbers = st.integers(0, 5)
+NAMES = ["web-1", "web-2", "web-3"]
+
+numbers = st.one_of(st.integers(0, 5), st.sampled_from([255, 70_000, 1 << 40]))
 tallies = st.builds(
     Tally,
-    source=st.sampled_from(["web-1", "web-2"]),
+    source=st.sampled_from(NAMES),
     axis=st.just("t"),
     size=st.sampled_from(SIZES),
     pane=st.integers(-20, 20),
@@ -24,6 +31,14 @@ tallies = st.builds(
     bad=numbers,
     reached=st.integers(-2000, 2000),
 )
+
+
+@pytest.fixture(scope="module", autouse=True)
+def packed_early() -> Iterator[None]:
+    """Panes are packed however little there is of them."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("muntin.windows.ledger._WORTH_PACKING", 1)
+        yield
 
 
 def counted(tallies: list[Tally], spec: WindowSpec, end: int) -> Counts:
@@ -60,6 +75,81 @@ def test_forgotten_panes_are_gone_and_others_stay(found: list[Tally], before: in
     for size in SIZES:
         with_records = {t.pane for t in left if t.size == size and t.records}
         assert ledger.panes(("t", size)) == sorted(with_records)
+
+
+@given(st.lists(st.tuples(st.lists(tallies, max_size=6), st.integers(-25, 25)), max_size=6))
+def test_packed_panes_count_as_loose_ones_do(batches: list[tuple[list[Tally], int]]) -> None:
+    ledger, copy, spec = Ledger(), Ledger(), SPECS[2]
+    held: list[Tally] = []
+    inside = np.arange(2 * spec.length).reshape(2, -1) % 3 > 0
+    for batch, before in batches:
+        ledger.add(batch)
+        ledger.forget(("t", spec.pane), before)
+        held = [t for t in [*held, *batch] if t.size != spec.pane or t.pane >= before]
+        copy.apply(ledger.changes())
+        assert set(ledger) == set(copy) == set(Ledger(held))
+        assert len(ledger) == len(copy) == len(list(ledger))
+        for end in range(-25, 45):
+            assert ledger.counts("t", spec, end) == counted(held, spec, end)
+            first = end - spec.length
+            some = [
+                t
+                for t in held
+                if t.source in NAMES[1:] and first <= t.pane < end
+                if inside[NAMES.index(t.source) - 1, t.pane - first]
+            ]
+            assert ledger.counts_of("t", spec, end, NAMES[1:], inside) == counted(some, spec, end)
+            later = sum(t.records for t in held if t.size == spec.pane and t.pane >= end)
+            assert ledger.read_since(("t", spec.pane), end) == later
+
+
+@given(st.lists(tallies, max_size=20), st.sampled_from([(1, 20), (20, 1), (30, 1), (1, 1)]))
+def test_tallies_move_to_panes_of_another_size(found: list[Tally], sizes: tuple[int, int]) -> None:
+    before, after = sizes
+    found = [t._replace(size=before) for t in found]
+    ledger = Ledger(found)
+    ledger.changes()
+    ledger.regrid(("t", before), ("t", after))
+    ledger.keep([("t", after)])
+
+    def there(number: int) -> int:
+        return number * before // after
+
+    marks = [None if t.not_before is None else there(t.not_before) for t in found]
+    wanted = Ledger(
+        t._replace(size=after, pane=there(t.pane), not_before=mark)
+        for t, mark in zip(found, marks, strict=True)
+    )
+    assert set(ledger) == set(wanted)
+    copy = Ledger(found)
+    copy.apply(ledger.changes())
+    assert set(copy) == set(wanted)
+
+
+def test_where_there_are_tallies_of_the_other_size_these_stay() -> None:
+    coarse = [Tally("web-1", "t", 60, pane, None, 6, 0, 0) for pane in range(4)]
+    fine = [Tally("web-1", "t", 20, pane, None, 2, 0, 0) for pane in range(6, 12)]
+    ledger = Ledger([*coarse, *fine])
+    ledger.regrid(("t", 60), ("t", 20))
+    ledger.keep([("t", 20)])
+    assert ledger.panes(("t", 60)) == []
+    assert ledger.panes(("t", 20)) == [0, 3, *range(6, 12)]
+    assert ledger.read_since(("t", 20), None) == 24
+
+
+def test_an_hour_of_many_sources_takes_little_memory() -> None:
+    """What comes to rest is packed, and what is forgotten is let go."""
+    ledger, names = Ledger(), [f"web-{number}" for number in range(100)]
+    for second in range(600):
+        ledger.add(Tally(name, "t", 1, second, None, 7, 0, 10**15 + second) for name in names)
+        ledger.forget(("t", 1), second - 300)
+    assert len(ledger) == 301 * len(names)
+    panes = ledger._grids["t", 1].held.values()
+    packed = [pane.packed for pane in panes if pane.packed is not None]
+    assert len(packed) == 300
+    assert len({id(pane.sources) for pane in packed}) == 1
+    size = sum(sys.getsizeof(c) for p in packed for c in (p.records, p.bad, p.reached))
+    assert size < 15 * len(ledger)
 
 
 @given(st.lists(tallies, max_size=20))

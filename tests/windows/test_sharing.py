@@ -108,7 +108,7 @@ def test_an_hour_of_four_windows_takes_86_merges() -> None:
     shape, specs = job.shape, job.windows
     positions = [second * 1_000_000 for second in range(0, 3600, 7)]
     records = pa.table({POSITION: pa.array(positions, pa.int64())})
-    blocks = compute(records, "web-1", [Recipe(shape, specs)], Clocks()).blocks[shape.id]
+    blocks = compute(records, "web-1", [Recipe(shape, specs)], Clocks())[0][shape.id]
     consolidation = Consolidation(shape, blocks)
     found = {}
     for spec in specs:

@@ -29,7 +29,7 @@ def test_windows_that_leave_minute_by_minute_take_86_merges_too() -> None:
     minutes = pa.array([minute * MINUTE for minute in range(60)], pa.int64())
     records = pa.table({POSITION: minutes})
     recipe = Recipe(shape, found.windows)
-    (block,) = compute(records, "web-1", [recipe], Clocks()).blocks.values()
+    (block,) = compute(records, "web-1", [recipe], Clocks())[0].values()
     made: list[tuple[WindowSpec, pa.Table]] = []
     pieces = 0
     for now in range(1, 61):

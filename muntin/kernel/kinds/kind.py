@@ -14,7 +14,7 @@ only `order`, and `later_rounds` where a job has them, are given those of all.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -34,28 +34,25 @@ Told = tuple[int, int]  # a window of a job: which of its kinds and the end; or 
 
 @dataclass(frozen=True)
 class Given:
-    """The records of one piece of log, as a kind is given them.
+    """Records that some window still to come may hold, of one source or of several.
 
-    `marked` says whether some may be late. `needed` gives the records that some window of panes
-    still to come holds; `since`, those that sessions may still have, with how many others there
-    were and how far behind the stream time at most.
+    `marked` says whether some may be late. `separate` asks for windows in the place of panes.
+    `source` is whose they are, or the first of several.
     """
 
+    records: pa.Table
     source: str
     windows: Windows
-    separate: bool
     marked: bool
-    needed: Callable[[], pa.Table]
-    since: Callable[[], tuple[pa.Table, tuple[int, int]]]
+    separate: bool = False
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """The block of one piece, or None where it has no record for it; and what went wrong."""
+    """A block, and what went wrong on the way to it."""
 
-    block: pa.Table | None
+    block: pa.Table
     faults: Sequence[Fault] = ()
-    late: tuple[int, int] | None = None  # how many records, and how far behind at most
 
 
 @dataclass(frozen=True)
@@ -77,6 +74,10 @@ class Kind(Protocol):
     @property
     def has_panes(self) -> bool:
         """Whether windows end where panes do, whatever records come; sessions do not."""
+
+    @property
+    def tells_sources(self) -> bool:
+        """Whether `compute` has to be given the records of each source by themselves."""
 
     @property
     def has_windows(self) -> bool:

@@ -38,6 +38,10 @@ class Pairs(Windowed):
         return False
 
     @property
+    def tells_sources(self) -> bool:
+        return True
+
+    @property
     def always_shared(self) -> str | None:
         if self.shape.sample is not None or self.shape.apart is not None:
             return "its windows may be made of some of their panes"
@@ -47,10 +51,7 @@ class Pairs(Windowed):
         return selected_sql(self.shape, windows, marked)
 
     def compute(self, given: Given) -> Outcome:
-        records = given.needed()
-        if not records.num_rows:
-            return Outcome(None)
-        mapped = map_pairs(self.shape, given.windows, records, given.source, given.marked)
+        mapped = map_pairs(self.shape, given.windows, given.records, given.source, given.marked)
         return Outcome(mapped.block, mapped.faults)
 
     def merge(self, blocks: Sequence[pa.Table]) -> pa.Table:

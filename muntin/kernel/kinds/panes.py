@@ -53,6 +53,10 @@ class Panes(Windowed):
     """Jobs in SQL with windows, and those in Python whose values SQL combines."""
 
     @property
+    def tells_sources(self) -> bool:
+        return self.shape.code is not None
+
+    @property
     def has_cells(self) -> bool:
         return True
 
@@ -68,14 +72,12 @@ class Panes(Windowed):
         return compute_sql(self.shape, windows, marked, separate)
 
     def compute(self, given: Given) -> Outcome:
-        shape, records = self.shape, given.needed()
-        if not records.num_rows:
-            return Outcome(None)
+        shape = self.shape
         if shape.code is not None:
-            mapped = map_cells(shape, given.windows, records, given.marked)
+            mapped = map_cells(shape, given.windows, given.records, given.marked)
             return Outcome(mapped.block, mapped.faults)
         sql = self.compute_sql(given.windows, given.marked, given.separate)
-        block = run(sql, {"records": records}, f"a job on stream '{shape.stream}'")
+        block = run(sql, {"records": given.records}, f"a job on stream '{shape.stream}'")
         return Outcome(added(shape, block))
 
     def merge(self, blocks: Sequence[pa.Table]) -> pa.Table:

@@ -61,6 +61,10 @@ class Sessions:
         return False
 
     @property
+    def tells_sources(self) -> bool:
+        return False
+
+    @property
     def has_windows(self) -> bool:
         return True
 
@@ -85,10 +89,9 @@ class Sessions:
         return compute_sessions_sql(self.shape, marked)
 
     def compute(self, given: Given) -> Outcome:
-        records, late = given.since()
         doing = f"a job on stream '{self.shape.stream}'"
-        block = run(self.compute_sql((), given.marked), {"records": records}, doing)
-        return Outcome(added(self.shape, block), late=late)
+        block = run(self.compute_sql((), given.marked), {"records": given.records}, doing)
+        return Outcome(added(self.shape, block))
 
     def merge(self, blocks: Sequence[pa.Table]) -> pa.Table:
         """Even of one block: sessions get their bounds from all their rows."""

@@ -17,26 +17,29 @@ from rich.text import Text
 
 from muntin.language.program import sql
 from muntin.model import Program
+from muntin.run.loop import Turn
 from muntin.run.results import JobWindows
-from muntin.show.console import started, tell
+from muntin.show.console import ready, tell
 from muntin.show.demo.shop import SERVERS
 from muntin.show.output import shown
 from muntin.show.table import TableText
-from muntin.spark.runner import Settings, SparkRun, Step
+from muntin.spark.gateway import Jvm
+from muntin.spark.runner import Settings, SparkRun
 from muntin.units import percent
 
 
-def run_demo(seconds: float | None) -> None:
+def run_demo(seconds: float | None, jvm: Jvm) -> None:
+    """Shows answers for so many seconds, or until Ctrl-C."""
     console = Console()
     with tempfile.TemporaryDirectory(prefix="muntin-demo-") as folder:
         with _shop(Path(folder) / "logs") as program:
             board = _Board(Path(folder), console)
             settings = Settings(Path(folder) / "state", True, idle_seconds=3, seconds=seconds)
-            with started(None, console) as (context, stop):
+            with ready(jvm, console) as (context, stop):
                 run = SparkRun(program, context, settings, stop)
                 with board.shown():
-                    for step in run.steps():
-                        board.seen(step)
+                    for turn in run.turns():
+                        board.seen(turn)
         tell(run.summary, console)
         console.print("Next: write your own SQL file and run `muntin try FILE.sql`; see README.md.")
 
@@ -83,12 +86,12 @@ class _Board:
             live.update(self._drawn(), refresh=True)
         self._console.print()
 
-    def seen(self, step: Step) -> None:
-        for windows in step.emission.windows:
+    def seen(self, turn: Turn) -> None:
+        for windows in turn.emission.windows:
             self._newest[windows.job.name] = (windows, time.time())
             self._windows += len(windows.counts)
-            self._records = step.records
-        if step.emission.windows and self._live is not None:
+            self._records = turn.records
+        if turn.emission.windows and self._live is not None:
             self._live.update(self._drawn(), refresh=True)
 
     def _drawn(self) -> Group:

@@ -23,7 +23,7 @@ def block(*records: tuple[int, int]) -> pa.Table:
     table = pa.table({"k": ["a"] * len(records), "n": numbers, "t": times, POSITION: times})
     table = table.append_column("source", pa.array(["web-1"] * len(records)))
     recipe = Recipe(JOB.shape, JOB.windows)
-    (found,) = compute(table, "web-1", [recipe], Clocks()).blocks.values()
+    (found,) = compute(table, "web-1", [recipe], Clocks())[0].values()
     return found
 
 

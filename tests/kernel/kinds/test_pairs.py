@@ -22,7 +22,7 @@ def test_the_second_round_sees_all_pairs_of_a_window_and_no_others() -> None:
     times, numbers = pa.array(range(40), pa.int64()), pa.array(range(40), pa.int64())
     records = pa.table({"k": keys, "n": numbers, POSITION: times})
     recipe = Recipe(job.shape, job.windows)
-    (block,) = compute(records, "web-1", [recipe], Clocks()).blocks.values()
+    (block,) = compute(records, "web-1", [recipe], Clocks())[0].values()
     due = Due({"j": [[1, 2, 3, 4], [2, 4]]})
     apart: dict[tuple[int, int], list[pa.Table]] = {}
     groups = split(job.shape, block, 3)

@@ -1,0 +1,112 @@
+"""What was read of a source, beside the blocks: one value from tasks, frames and this process."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from muntin.model import Fault, Tally
+
+Late = Mapping[str, tuple[int, int]]  # how many records, and how far behind the stream time at most
+Changed = Mapping[str, frozenset[int]]  # panes by shape
+
+
+@dataclass(frozen=True)
+class Cost:
+    """What computing a shape's blocks took."""
+
+    records: int = 0
+    rows: int = 0
+    seconds: float = 0.0
+
+    def __add__(self, other: Cost) -> Cost:
+        return Cost(
+            self.records + other.records, self.rows + other.rows, self.seconds + other.seconds
+        )
+
+
+@dataclass(frozen=True)
+class Reading:
+    """What was read of one source: counts, how far it has come, and what there is to tell.
+
+    `a + b` is the reading of both, where b follows a in the log of their source. Adding is
+    associative, so that pieces may be put together in any grouping, but not in any order.
+    """
+
+    source: str
+    sequence: int = 0  # the number of the delivery among those of its source
+    tallies: tuple[Tally, ...] = ()
+    records: int = 0
+    bad: int = 0
+    first: Mapping[str, int] = field(default_factory=dict)  # axis -> the lowest position
+    reached: Mapping[str, int] = field(default_factory=dict)  # axis -> how far the source has come
+    costs: Mapping[str, Cost] = field(default_factory=dict)  # by shape
+    late: Late = field(default_factory=dict)  # for sessions, by shape
+    faults: tuple[Fault, ...] = ()
+    notes: tuple[str, ...] = ()
+    timeless: bool = False  # whether the first bad row had no time, and nothing else wrong
+    changed: Changed = field(default_factory=dict)
+    """The panes that have got rows, of shapes whose windows may be revised."""
+    backwards: int = 0  # records whose sequence number is lower than one before
+    ahead: int = 0  # records of a time that is yet to come
+
+    def __add__(self, after: Reading) -> Reading:
+        return Reading.merge((self, after))
+
+    @classmethod
+    def merge(cls, readings: Iterable[Reading]) -> Reading:
+        """The reading of consecutive pieces of one source, of which there is at least one."""
+        pieces = list(readings)
+        source = pieces[0].source
+        if any(piece.source != source for piece in pieces):
+            raise ValueError(f"readings of several sources: {sorted({p.source for p in pieces})}")
+        first: dict[str, int] = {}
+        reached: dict[str, int] = {}
+        costs: dict[str, Cost] = {}
+        late: dict[str, tuple[int, int]] = {}
+        changed: dict[str, frozenset[int]] = {}
+        for piece in pieces:
+            for axis, position in piece.first.items():
+                first[axis] = min(first.get(axis, position), position)
+            for axis, position in piece.reached.items():
+                reached[axis] = max(reached.get(axis, position), position)
+            for shape, cost in piece.costs.items():
+                costs[shape] = costs.get(shape, Cost()) + cost
+            for shape, (records, behind) in piece.late.items():
+                before = late.get(shape, (0, 0))
+                late[shape] = before[0] + records, max(before[1], behind)
+            for shape, panes in piece.changed.items():
+                changed[shape] = changed.get(shape, frozenset()) | panes
+        return cls(
+            source,
+            sequence=max(piece.sequence for piece in pieces),
+            tallies=added_up(tally for piece in pieces for tally in piece.tallies),
+            records=sum(piece.records for piece in pieces),
+            bad=sum(piece.bad for piece in pieces),
+            first=first,
+            reached=reached,
+            costs=costs,
+            late=late,
+            faults=tuple(fault for piece in pieces for fault in piece.faults),
+            notes=tuple(note for piece in pieces for note in piece.notes),
+            timeless=next((piece.timeless for piece in pieces if piece.bad), False),
+            changed=changed,
+            backwards=sum(piece.backwards for piece in pieces),
+            ahead=sum(piece.ahead for piece in pieces),
+        )
+
+
+def added_up(tallies: Iterable[Tally]) -> tuple[Tally, ...]:
+    """One tally for each source, pane and mark, in the order in which they first came."""
+    sums: dict[tuple[str, str, int, int, int | None], Tally] = {}
+    for tally in tallies:
+        key = tally[:5]
+        known = sums.get(key)
+        sums[key] = tally if known is None else _sum(known, tally)
+    return tuple(sums.values())
+
+
+def _sum(a: Tally, b: Tally) -> Tally:
+    return a._replace(
+        records=a.records + b.records, bad=a.bad + b.bad, reached=max(a.reached, b.reached)
+    )

@@ -1,0 +1,107 @@
+"""The jobs in force on one stream, as one value that is exchanged between two batches.
+
+Everything that depends on which jobs there are asks the catalog it is given, and keeps no set of
+jobs of its own. What follows from the jobs alone, such as who shares a shape, is made once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+
+from muntin.kernel.compute import Recipe
+from muntin.model import Job, Shape, Stream
+from muntin.windows.ledger import Grid
+from muntin.windows.sharing import share_panes
+from muntin.windows.spec import WindowSpec
+
+
+@dataclass(frozen=True)
+class InForce:
+    """What is remembered of a catalog: the shape of each job, and the grid of each shape."""
+
+    shapes: Mapping[str, str] = field(default_factory=dict)
+    grids: Mapping[str, Grid] = field(default_factory=dict)
+
+    def had(self, job: Job) -> bool:
+        """Whether a job was in force as it is, but perhaps on other panes."""
+        return self.shapes.get(job.name) == job.shape.id
+
+
+@dataclass(frozen=True)
+class Catalog:
+    """Jobs by name, on shared panes where they can share; `version` counts the changes."""
+
+    stream: Stream
+    jobs: Mapping[str, Job]
+    version: int = 0
+
+    @classmethod
+    def of(cls, stream: Stream, jobs: Iterable[Job]) -> Catalog:
+        return cls(stream, share_panes({job.name: job for job in jobs}))
+
+    def with_jobs(self, *jobs: Job) -> Catalog:
+        """The next catalog: with these jobs, in the place of those that have their names."""
+        every = {**self.jobs, **{job.name: job for job in jobs}}
+        return replace(self, jobs=share_panes(every), version=self.version + 1)
+
+    def without(self, *names: str) -> Catalog:
+        """The next catalog: without these jobs."""
+        left = {name: job for name, job in self.jobs.items() if name not in names}
+        return replace(self, jobs=share_panes(left), version=self.version + 1)
+
+    @cached_property
+    def by_shape(self) -> dict[str, tuple[Job, ...]]:
+        """The jobs of each shape, by its id."""
+        families: dict[str, list[Job]] = {}
+        for job in self.jobs.values():
+            families.setdefault(job.shape.id, []).append(job)
+        return {shape: tuple(jobs) for shape, jobs in families.items()}
+
+    @cached_property
+    def shapes(self) -> dict[str, Shape]:
+        return {id_: jobs[0].shape for id_, jobs in self.by_shape.items()}
+
+    @cached_property
+    def windows(self) -> dict[str, tuple[WindowSpec, ...]]:
+        """All kinds of windows that are made of the blocks of each shape."""
+        return {recipe.shape.id: recipe.windows for recipe in self.recipes}
+
+    @cached_property
+    def recipes(self) -> tuple[Recipe, ...]:
+        """What to compute of records, one for each shape."""
+        return recipes_of(self.jobs.values())
+
+    @cached_property
+    def axes(self) -> frozenset[str]:
+        """What windows are measured on, by the columns of positions."""
+        return frozenset(shape.axis.column for shape in self.shapes.values())
+
+    @cached_property
+    def grids(self) -> dict[str, Grid]:
+        """The axis and the size of panes of each shape that has panes."""
+        return {
+            id_: (shape.axis.column, shape.pane) for id_, shape in self.shapes.items() if shape.pane
+        }
+
+    @cached_property
+    def counts(self) -> bool:
+        """Whether records are numbered or measured, which needs them in the order of their log."""
+        return any(not axis.is_time for shape in self.shapes.values() for axis in shape.axes)
+
+    @property
+    def in_force(self) -> InForce:
+        return InForce({name: job.shape.id for name, job in self.jobs.items()}, self.grids)
+
+    def in_order(self, follow: bool) -> bool:
+        """Whether the records of a source have to be read one after another."""
+        return self.counts or follow or self.stream.slack_us is not None
+
+
+def recipes_of(jobs: Iterable[Job]) -> tuple[Recipe, ...]:
+    """One for each shape, with all kinds of windows that are made of its blocks."""
+    windows: dict[Shape, set[WindowSpec]] = {}
+    for job in jobs:
+        windows.setdefault(job.shape, set()).update(job.windows)
+    return tuple(Recipe(shape, tuple(sorted(specs))) for shape, specs in windows.items())

@@ -1,0 +1,225 @@
+"""Which windows leave at one moment, each with its score.
+
+A window is due when every source that holds it back has passed its end, on time's axis by the
+slack. Sources that ended, or are dead, hold nothing back. Bounds of a job may let it leave
+before. On finite input without SLACK nothing is late, so no window of time is due before
+everything was read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+
+from muntin.fidelity.eviction import Policy
+from muntin.fidelity.score import C2, EVER, NEVER, Board, Reason
+from muntin.fidelity.scoreboard import Moment, Scoreboard
+from muntin.kernel.due import Due
+from muntin.model import Bounds, Job, Sample
+from muntin.run.catalog import Catalog
+from muntin.run.departures import Departures, Scores, Upto
+from muntin.run.progress import SESSION, Progress
+from muntin.windows.spec import WindowSpec
+
+_Asked = tuple[str, int, Sample | None, bool]  # axis, pane, sample, leap
+
+
+@dataclass(frozen=True)
+class Times:
+    """What a moment is compared with: deadlines before `started_us` are history.
+
+    `lead_us` is how long before a deadline a window has to set off to be there in time.
+    """
+
+    follow: bool
+    started_us: int
+    lead_us: int = 0
+
+
+@dataclass(frozen=True)
+class Decision:
+    """The windows that leave, their scores, and up to where all windows of a kind have left."""
+
+    due: Due
+    scores: Scores
+    upto: Upto
+
+
+@dataclass
+class Agenda:
+    """One stream at one moment. What jobs have in common is worked out once."""
+
+    catalog: Catalog
+    progress: Progress
+    departures: Departures
+    scoreboard: Scoreboard
+    at: Moment
+    times: Times
+    open_sessions: Mapping[str, int] = field(default_factory=dict)
+    """Of jobs with sessions: no open one ends before this, as far as is known."""
+    _boards: dict[_Asked, Board] = field(default_factory=dict)
+    _scores: dict[tuple[_Asked, int, int], C2] = field(default_factory=dict)
+
+    @cached_property
+    def horizons(self) -> dict[str, int | None]:
+        """By axis, the position before which no record is awaited; None where that is unknown."""
+        return {axis: self.scoreboard.horizon(axis, self.at) for axis in self.catalog.axes}
+
+    def decide(self) -> Decision:
+        """The windows that hold records and leave now."""
+        ends: dict[str, list[list[int]]] = {}
+        over: dict[str, tuple[int, int]] = {}
+        scores: Scores = {}
+        upto: Upto = {}
+        for name, job in self.catalog.jobs.items():
+            if job.shape.gap is not None:
+                after, until = self._sessions_until(job)
+                if until > after and until >= self.open_sessions.get(name, NEVER):
+                    over[name] = after, until
+                continue
+            kinds = []
+            for which, spec in enumerate(job.windows):
+                leaving, last = self._kind_due(job, spec)
+                if last is not None:
+                    upto[name, spec.key] = last * spec.pane
+                leaving |= self._again(job, which)
+                kinds.append(sorted(leaving))
+                scores |= {(name, which, end): c2 for end, c2 in leaving.items()}
+            if any(kinds):
+                ends[name] = kinds
+        only = {window: c2.only for window, c2 in scores.items() if c2.only is not None}
+        return Decision(Due(ends, over, not self.at.final, only), scores, upto)
+
+    def _kind_due(self, job: Job, spec: WindowSpec) -> tuple[dict[int, C2], int | None]:
+        """The windows of one kind that leave, and the last before which none stays.
+
+        They leave in order. When one has to leave at its deadline, those before it do too, unless
+        they wait for a log that is still being read: then it goes ahead of them.
+        """
+        axis = job.shape.axis.column
+        if _is_plain(job.bounds):
+            horizon = self.horizons[axis]
+            ends = [] if horizon is None else self.departures.open(job, spec, horizon)
+            return self._scored(job, spec, ends), ends[-1] if ends else None
+        policy, ends = self._policy(job), self.departures.open(job, spec)
+        overdue = max((end for end in ends if policy.is_due(end * spec.pane)), default=NEVER)
+        read = self.scoreboard.read_up_to(axis, self.at)
+        leaving: dict[int, C2] = {}
+        last, stays = None, False
+        for end in ends:
+            start, position = end - spec.length, end * spec.pane
+            c2 = policy.decide(start, end, position)
+            if c2 is None and end < overdue and position <= read:
+                c2 = policy.scored(start, end, Reason.DEADLINE)
+            if c2 is None or (stays and c2.reason is not Reason.DEADLINE):
+                stays = True
+                if end >= overdue:
+                    break
+                continue
+            leaving[end] = c2
+            if not stays and position <= read:
+                last = end
+        return leaving, last
+
+    def _policy(self, job: Job) -> Policy:
+        started_us = self.times.started_us if self.times.follow else EVER
+        is_time = job.shape.axis.is_time
+        board = self.board(*_asked(job))
+        return Policy(job.bounds, board, self.at, is_time, started_us, self.times.lead_us)
+
+    def board(
+        self, axis: str, pane: int, sample: Sample | None = None, leap: bool = False
+    ) -> Board:
+        """What is known of the sources; jobs with the same panes share it."""
+        asked = axis, pane, sample, leap
+        if asked not in self._boards:
+            self._boards[asked] = self.scoreboard.board(self.at, *asked)
+        return self._boards[asked]
+
+    def _scored(self, job: Job, spec: WindowSpec, ends: Sequence[int]) -> dict[int, C2]:
+        """The windows with their scores, if they leave because nothing more is awaited."""
+        asked, scores = _asked(job), {}
+        for end in ends:
+            key = asked, end - spec.length, end
+            if key not in self._scores:
+                self._scores[key] = _score(self.board(*asked), end - spec.length, end)
+            scores[end] = self._scores[key]
+        return scores
+
+    def _again(self, job: Job, which: int) -> dict[int, C2]:
+        """The windows that have left, and that late records have changed."""
+        touched, spec = self.departures.touched(job, which), job.windows[which]
+        if not touched:
+            return {}
+        policy, scores = self._policy(job), self._scored(job, spec, touched)
+        for end in scores:
+            known = self.departures.left(job, spec).get(end * spec.pane)
+            if known is not None and known.reason not in (Reason.COMPLETE, Reason.EXHAUSTED):
+                scores[end] = policy.scored(end - spec.length, end, Reason(known.reason))
+        return scores
+
+    def _sessions_until(self, job: Job) -> tuple[int, int]:
+        """After which position and up to which one sessions that end there leave."""
+        horizon = self.horizons[job.shape.axis.column]
+        after = self.progress.emitted.get((job.name, SESSION), NEVER)
+        upto = NEVER if horizon is None else horizon
+        if horizon == EVER:
+            upto = self.scoreboard.furthest(job.shape.axis.column) + (job.shape.gap or 0)
+        if self.has_session_bound(job):
+            due = self.at.now_us + self.times.lead_us - (job.bounds.within_us or 0)
+            upto = max(upto, min(self.at.now_us, due))
+        return after, upto
+
+    def has_session_bound(self, job: Job) -> bool:
+        """Whether sessions leave by the clock now.
+
+        History is not late for having been written before there was anybody to read it.
+        """
+        within, axis = job.bounds.within_us, job.shape.axis.column
+        if within is None or job.shape.gap is None or not self.times.follow:
+            return False
+        return self.scoreboard.read_up_to(axis, self.at) >= self.times.started_us - within
+
+    def longest_batch(self) -> float | None:
+        """How long a batch may take, as sessions with a deadline may end at any time."""
+        bounded = (job for job in self.catalog.jobs.values() if self.has_session_bound(job))
+        bounds = [job.bounds.within_us for job in bounded]
+        return min((within / 1e6 for within in bounds if within is not None), default=None)
+
+    def next_deadline(self) -> float | None:
+        """When the next window with a deadline has to have left, open or about to be."""
+        deadlines = [
+            deadline
+            for job in self.catalog.jobs.values()
+            if job.bounds.within_us is not None
+            for spec in job.windows
+            for deadline in self._deadlines(job, spec, job.bounds.within_us)
+        ]
+        return min(deadlines) / 1e6 if deadlines else None
+
+    def _deadlines(self, job: Job, spec: WindowSpec, within: int) -> Iterator[int]:
+        """The first deadline of open windows, and that of the next one that may still be read."""
+        axis, now_us = job.shape.axis.column, self.at.now_us
+        ends = (end * spec.pane + within for end in self.departures.open(job, spec))
+        first = next((end for end in ends if end > self.times.started_us), None)
+        if first is not None:
+            yield first
+        if self.scoreboard.furthest(axis) > now_us - spec.range - within:  # its logs are live
+            after = max(now_us - within, self.progress.emitted.get((job.name, spec.key), NEVER))
+            yield spec.first_end(after // spec.pane) * spec.pane + within
+
+
+def _asked(job: Job) -> _Asked:
+    shape = job.shape
+    return shape.axis.column, shape.pane, shape.sample, job.bounds.leap
+
+
+def _is_plain(bounds: Bounds) -> bool:
+    """Whether windows leave when they are complete, and only then."""
+    return bounds.within_us is None and bounds.fidelity is None and not bounds.leap
+
+
+def _score(board: Board, start: int, end: int) -> C2:
+    c2 = board.score(start, end, Reason.COMPLETE)
+    return c2 if c2.area == 1.0 else replace(c2, reason=Reason.EXHAUSTED)

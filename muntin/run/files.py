@@ -1,0 +1,116 @@
+"""Log files as an intake: bytes that nobody has read yet, handed out as lanes to be read in tasks.
+
+Within a lane the clocks of its source advance in the order of the log, from where the source had
+come before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from heapq import heappop, heappush
+from operator import itemgetter
+
+from muntin.fidelity.scoreboard import Source
+from muntin.kernel.compute import Recipe
+from muntin.logs.chunks import PIECE_BYTES
+from muntin.logs.events import FileEvents
+from muntin.logs.files import FilePosition
+from muntin.logs.records import read_lanes
+from muntin.logs.tail import BATCH_BYTES, Lane, Tail
+from muntin.model import Stream
+from muntin.run.contracts import Batch, Delivery, Request
+
+
+@dataclass(frozen=True)
+class LaneTask:
+    """Lanes that one process reads, one after another."""
+
+    lanes: tuple[Lane, ...]
+    stream: Stream
+    slack_us: int | None
+    piece_bytes: int
+
+    def deliver(self, recipes: Sequence[Recipe]) -> Iterator[Delivery]:
+        read = read_lanes(self.lanes, self.stream, recipes, self.slack_us, self.piece_bytes)
+        for blocks, readings in read:
+            yield Delivery(blocks, tuple(readings))
+
+
+@dataclass(frozen=True)
+class LaneWork:
+    """The lanes of a batch."""
+
+    lanes: tuple[Lane, ...]
+    stream: Stream
+    slack_us: int | None
+    piece_bytes: int
+
+    def tasks(self, most: int) -> list[LaneTask]:
+        return [
+            LaneTask(tuple(lanes), self.stream, self.slack_us, self.piece_bytes)
+            for lanes in shared_out(self.lanes, most)
+        ]
+
+
+def shared_out(lanes: Sequence[Lane], tasks: int) -> list[list[Lane]]:
+    """The lanes in at most so many tasks of about the same size, the longest first."""
+    shares: list[list[Lane]] = [[] for _ in range(min(tasks, len(lanes)))]
+    sizes = [(0, number) for number in range(len(shares))]
+    for size, lane in sorted(((_size(lane), lane) for lane in lanes), key=itemgetter(0))[::-1]:
+        least, number = heappop(sizes)
+        shares[number].append(lane)
+        heappush(sizes, (least + size, number))
+    return shares
+
+
+def _size(lane: Lane) -> int:
+    return sum(order.end - order.start for order in lane)
+
+
+class LogFiles:
+    """The files of one stream, from the positions at which reading stopped."""
+
+    def __init__(
+        self,
+        stream: Stream,
+        follow: bool,
+        positions: Iterable[FilePosition] = (),
+        batch_bytes: int = BATCH_BYTES,
+        piece_bytes: int = PIECE_BYTES,
+        lanes: int | None = None,
+        events: FileEvents | None = None,
+    ) -> None:
+        """Where order does not matter, a batch has as many `lanes`, or one a piece of log.
+
+        With `events` of the file system, files are looked at when something happens to them.
+        """
+        most = batch_bytes if lanes is None else lanes
+        self.tail = Tail(stream, follow, positions, batch_bytes, piece_bytes, most, events)
+        self._stream = stream
+        self._piece_bytes = piece_bytes
+        self._behind: frozenset[str] = frozenset()
+
+    def next(self, request: Request) -> Batch:
+        batch = self.tail.next_batch(request.now, request.in_order, request.most)
+        self._behind = batch.behind
+        lanes = tuple(_dated(lane, request) for lane in batch.lanes)
+        work = LaneWork(lanes, self._stream, request.slack_us, self._piece_bytes)
+        return Batch(
+            work if lanes else None,
+            batch.bytes,
+            batch.remaining,
+            positions=batch.positions,
+            notes=batch.notes,
+            touched=batch.touched,
+        )
+
+    def behind(self, sources: Mapping[str, Source]) -> frozenset[str]:
+        return self._behind
+
+
+def _dated(lane: Lane, request: Request) -> Lane:
+    """The lane with how far its source had come, and what is too far ahead."""
+    known = request.sources.get(lane[0].source)
+    since = dict(known.reached) if known else {}
+    return (replace(lane[0], since=since, latest=request.latest), *lane[1:])

@@ -1,0 +1,377 @@
+"""One stream, turn by turn: the same for logs and frames, in this process and on Spark.
+
+    next batch ─► blocks and readings ─► what is due ─► answer ─► commit
+
+A turn reads what its intake has, lets windows leave that are due, and makes both final. Between
+turns the catalog may be exchanged for another one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from muntin.errors import InputError
+from muntin.fidelity.score import EVER, NEVER
+from muntin.fidelity.scoreboard import Moment, Scoreboard, Source
+from muntin.kernel.compute import Recipe
+from muntin.kernel.reading import Reading
+from muntin.model import Fault
+from muntin.run.answers import emission_of, note_timing, still_leaving
+from muntin.run.catalog import Catalog, InForce
+from muntin.run.chooser import Chooser
+from muntin.run.contracts import Batch, Collection, Intake, Journal, Request
+from muntin.run.departures import Departures
+from muntin.run.due import Agenda, Times
+from muntin.run.results import Emission
+from muntin.run.retention import Retention
+from muntin.schedule.pace import Pace
+from muntin.units import describe
+from muntin.windows.choice import Sharing
+
+POLL_SECONDS = 0.1
+Clock = Callable[[], float]  # seconds since the epoch
+_DAY_US = 86_400_000_000
+
+
+@dataclass(frozen=True)
+class Rules:
+    """How to run. `follow` waits for more; otherwise the input is finite."""
+
+    follow: bool
+    idle_seconds: float = 10.0
+    sharing: Sharing = "auto"
+
+
+@dataclass(frozen=True)
+class Turn:
+    """What one turn of one stream came to, for whoever watches."""
+
+    stream: str
+    emission: Emission
+    bytes: int
+    remaining: int
+    records: int  # of the stream so far
+    notes: Sequence[str]
+
+
+class Loop:
+    """The state of one stream and what follows from it, a turn at a time."""
+
+    def __init__(
+        self,
+        catalog: Catalog,
+        intake: Intake,
+        collection: Collection,
+        journal: Journal,
+        rules: Rules,
+        clock: Clock,
+        pace: Pace,
+    ) -> None:
+        self.catalog = catalog
+        self.collection = collection
+        self.progress = journal.progress
+        self.pace = pace
+        self.departures = Departures(self.progress)
+        self._intake = intake
+        self._journal = journal
+        self._follow = rules.follow
+        self._clock = clock
+        self._chooser = Chooser(rules.sharing, self.progress.choices)
+        self._retention = Retention(self.progress, self.departures)
+        self._scoreboard = Scoreboard(
+            catalog.stream,
+            self.progress.sources,
+            rules.follow,
+            self.slack_us,
+            rules.idle_seconds,
+        )
+        self._open_sessions: dict[str, int] = {}  # where the next ends, as long as nothing is read
+        self._behind: frozenset[str] = frozenset()
+        self._notes = list(journal.notes)
+        self._unsaved = False  # whether something was read since the last commit
+        self._cold = True  # until there was a batch: it takes longer, and tells how far all are
+        self._timeless = False
+        self._told_unseen = False
+        self._warned: set[str] = set()
+        self._started: float | None = None
+        self._now = 0.0
+        self._remaining = 0
+        self._adopt(journal.before)
+
+    @property
+    def slack_us(self) -> int | None:
+        """None means that nothing can be late."""
+        if self.catalog.stream.slack_us is None and self._follow:
+            return 0
+        return self.catalog.stream.slack_us
+
+    @property
+    def in_order(self) -> bool:
+        return self.catalog.in_order(self._follow)
+
+    def turn(self, wake_at: float | None = None) -> Turn:
+        """Reads, decides and commits, a short batch where windows have to set off soon."""
+        started = self._clock()
+        if not self._cold and wake_at is not None and wake_at - started < self.pace.batch.high:
+            # Their deadline would pass while the next batch is read.
+            first = self.leave(started, ahead=self.pace.batch.high)
+            if first.windows:
+                return self._told(first, 0, first.notes)
+            self._notes += first.notes
+        batch = self._intake.next(self._request(started, wake_at))
+        notes = [*self.notes(), *batch.notes, *self._read(batch, started)]
+        self._remaining = batch.remaining
+        if batch.work is not None:
+            self._unsaved = True
+            if not self._cold:
+                self.pace.read(batch.bytes, self._clock() - started)
+        final, emission = not self._follow and not batch.remaining, Emission()
+        # Where order does not matter, a finite run emits at its end only, and until then has
+        # nothing to save.
+        if final or self.in_order:
+            self._behind = self._intake.behind(self.progress.sources)
+            emission = self._leave(started, final, batch)
+        notes += emission.notes
+        if final:
+            notes += self._journal.tidy()
+        return self._told(emission, batch.bytes, notes)
+
+    def leave(self, started: float, ahead: float = 0.0) -> Emission:
+        """Lets windows leave that are due, without reading; what is due so far ahead leaves too."""
+        return self._leave(started, False, None, ahead)
+
+    def wake_at(self) -> float | None:
+        """When windows with a deadline have to set off, if one is open."""
+        deadline = self._agenda(self._moment()).next_deadline() if self._follow else None
+        return None if deadline is None else deadline - self.pace.leaving.high
+
+    def tidy(self) -> None:
+        """Does what can wait until there is nothing to read."""
+        self._notes += self._journal.tidy()
+
+    def notes(self) -> list[str]:
+        """What there is to say already, before the next turn would."""
+        notes, self._notes = self._notes, []
+        return notes
+
+    def waiting(self, name: str) -> tuple[int, int]:
+        """Records of a job that no window has answered yet, and the windows they wait for."""
+        return self.departures.waiting(self.catalog.jobs[name])
+
+    def exchange(self, catalog: Catalog) -> None:
+        """Goes on with other jobs. Those that stay keep all they have, on whatever panes."""
+        before, self.catalog = self.catalog.in_force, catalog
+        self._adopt(before)
+
+    def _adopt(self, before: InForce) -> None:
+        """Takes up what was read for the jobs that were in force before.
+
+        A job that is new, or means something else now, answers from its first whole pane on: the
+        first that is kept for another job of its shape, or else the first behind all that was read.
+        """
+        for id_, grid in self.catalog.grids.items():
+            known = before.grids.get(id_)
+            if known is not None and known != grid:
+                self.progress.ledger.regrid(known, grid)
+        self.progress.ledger.keep(self.catalog.grids.values())
+        for job in self.catalog.jobs.values():
+            if before.had(job):
+                continue
+            position = self._scoreboard.furthest(job.shape.axis.column) + 1
+            others = [j for j in self.catalog.by_shape[job.shape.id] if before.had(j)]
+            _, kept = before.grids.get(job.shape.id, ("", 0))
+            if others and kept and all(spec.fits(kept) for spec in job.windows):
+                oldest = self._retention.oldest_pane(job.shape, self.departures.emitted(others))
+                position = min(position, oldest * job.shape.pane)
+            if position > NEVER + 1:
+                self.departures.begin(job, position)
+
+    def _request(self, started: float, wake_at: float | None) -> Request:
+        longest = self._agenda(self._moment(behind=self._behind)).longest_batch()
+        rooms = [None if wake_at is None else wake_at - started, longest]
+        sizes = [self.pace.most(room) for room in rooms if room is not None]
+        return Request(
+            started,
+            self.in_order,
+            min(sizes, default=None),
+            self.progress.sources,
+            self.slack_us,
+            int(started * 1e6) + _DAY_US if self._follow else None,
+        )
+
+    def _read(self, batch: Batch, started: float) -> Iterator[str]:
+        """Has a batch read and notes what came of it; tells what the user should know."""
+        now = self._tick(started)
+        readings: list[Reading] = []
+        if batch.work is not None:
+            final = {name: s.sequence for name, s in self.progress.sources.items() if s.sequence}
+            delivered = self.collection.add(batch.work, self._recipes(), final)
+            readings = list(self._fresh(delivered))
+            self.progress.bytes += batch.bytes
+            told = [note for reading in readings for note in reading.notes]
+            yield from dict.fromkeys([*told, *self._take(readings, now)])
+            yield from self._choose()
+        if batch.number is not None:
+            self.progress.frame_batch = batch.number
+        if batch.touched is not None:
+            self._scoreboard.seen(batch.touched, {r.source for r in readings}, now)
+
+    def _recipes(self) -> list[Recipe]:
+        """What to compute of the next records, and from where on somebody needs it."""
+        recipes = []
+        for recipe in self._chooser.recipes(self.catalog):
+            emitted = self.departures.emitted(self.catalog.by_shape[recipe.shape.id])
+            recipes.append(replace(recipe, over=emitted.sessions, needs=emitted.needed_from))
+        return recipes
+
+    def _fresh(self, readings: Sequence[Reading]) -> Iterator[Reading]:
+        """The readings that were not delivered before."""
+        seen: set[tuple[str, int]] = set()
+        for reading in readings:
+            source = self.progress.sources.get(reading.source, Source())
+            delivery = reading.source, reading.sequence
+            if not reading.sequence or (
+                reading.sequence > source.sequence and delivery not in seen
+            ):
+                seen.add(delivery)
+                yield reading
+
+    def _take(self, readings: Sequence[Reading], now: float) -> list[str]:
+        """Notes what was read; returns what has failed."""
+        if readings:
+            self._open_sessions.clear()
+        progress = self.progress
+        faults: list[Fault] = []
+        for reading in readings:
+            source = progress.sources.setdefault(reading.source, Source())
+            source.heard_at = now
+            source.ended = False
+            source.sequence = max(source.sequence, reading.sequence)
+            source.advance(reading.first, reading.reached)
+            progress.records += reading.records
+            progress.bad += reading.bad
+            self._timeless |= reading.timeless
+            faults += reading.faults
+        self.departures.take(self.catalog, readings)
+        progress.ledger.add(tally for reading in readings for tally in reading.tallies)
+        self._chooser.computed(self.catalog, readings)
+        jobs = self.catalog.jobs
+        return [note for f in faults for note in progress.failures.add(jobs[f.job], [f])]
+
+    def _choose(self) -> Iterator[str]:
+        """Decides anew how windows are computed; tells of changes."""
+        for shape, choice in self._chooser.choose(self.catalog):
+            names = [job.name for job in self.catalog.by_shape[shape.id]]
+            jobs = f"jobs {', '.join(names)} go" if len(names) > 1 else f"job {names[0]} goes"
+            sharing = "separate state for each window" if choice.separate else "shared partials"
+            yield f"{jobs} on with {sharing}: {choice.reason}"
+
+    def _leave(
+        self, started: float, final: bool, batch: Batch | None, ahead: float = 0.0
+    ) -> Emission:
+        """Emits and commits what is due after a batch, or without one."""
+        decided = self._clock()
+        save = batch is not None and self._unsaved
+        moment = self._moment(decided, final)
+        agenda = self._agenda(moment, self.pace.leaving.high + ahead)
+        emission = self._dated(self._emit(agenda, save), agenda)
+        if save or emission.windows:
+            self._journal.commit(self.catalog, emission, batch.positions if batch else None)
+        if emission.windows and not self._cold:
+            over = self._clock()
+            self.pace.left(over - decided, over - started)
+            emission.notes.extend(self._unreachable(emission) if self._follow else ())
+        if save:
+            self._cold = self._unsaved = False
+        return emission
+
+    def _emit(self, agenda: Agenda, save: bool) -> Emission:
+        """The windows that are due, and what has to be saved of what was read."""
+        if agenda.at.final and self._timeless and not self.progress.records:
+            stream = self.catalog.stream
+            raise InputError(
+                f"stream '{stream.name}': TIMESTAMP {stream.timestamp} gave no time for any row"
+            )
+        self._scoreboard.awaken(agenda.at.now)
+        decision, emission = agenda.decide(), Emission()
+        self.departures.note(self.catalog.jobs, decision.due, decision.scores, decision.upto)
+        if decision.due or save:
+            emitted = self._retention.emitted(self.catalog)
+            leaving = still_leaving(self.catalog.jobs, self.progress.failures, decision.due)
+            answer = self.collection.answer(self.catalog, leaving, emitted if save else None)
+            for name in decision.due.sessions:
+                self._open_sessions[name] = answer.ends.get(name, EVER)
+            emission = emission_of(agenda, answer, decision.due, decision.scores)
+            self.progress.windows += sum(len(left.counts) for left in emission.windows)
+            self._chooser.merged(answer.costs)
+            self._retention.forget(self.catalog, emitted, self.collection, agenda.at.now)
+        emission.notes.extend(self._unseen(agenda.at))
+        now = agenda.at.now
+        self._retention.forget_bounded(self.catalog, agenda.horizons, self.collection, now)
+        return emission
+
+    def _dated(self, emission: Emission, agenda: Agenda) -> Emission:
+        """The emission with the time at which it is made, which is no other's."""
+        if not emission.windows:
+            return emission
+        at = max(self._tick(self._clock()), self.progress.left_at + 1e-6)
+        self.progress.left_at = at
+        note_timing(self.progress, emission, at, agenda)
+        return replace(emission, windows=[replace(left, at=at) for left in emission.windows])
+
+    def _unseen(self, at: Moment) -> list[str]:
+        """Tells once of sources that are declared and have not come in time."""
+        unseen = [] if self._told_unseen else self._scoreboard.unseen(at)
+        if not unseen:
+            return []
+        self._told_unseen = True
+        known = ", ".join(sorted(self.progress.sources)) or "none yet"
+        missing = ", ".join(f"'{name}'" for name in unseen)
+        stream = self.catalog.stream.name
+        message = f"stream '{stream}' has no source {missing}, which SOURCES declares"
+        return [f"{message}: results count it as missing; there are: {known}"]
+
+    def _unreachable(self, emission: Emission) -> Iterator[str]:
+        """Tells of deadlines that are shorter than any batch has been."""
+        least = (self.pace.shortest or 0.0) + POLL_SECONDS
+        for job in (windows.job for windows in emission.windows):
+            within = job.bounds.within_us
+            if within is not None and within < least * 1e6 and job.name not in self._warned:
+                self._warned.add(job.name)
+                reachable = describe(-(-int(least * 1000) // 10) * 10_000)
+                yield (
+                    f"job '{job.name}': WITHIN {describe(within).upper()} is shorter than one "
+                    f"batch takes here; the smallest bound that can be kept is {reachable}"
+                )
+
+    def _moment(
+        self,
+        now: float | None = None,
+        final: bool = False,
+        behind: frozenset[str] | None = None,
+    ) -> Moment:
+        at = self._now if now is None else self._tick(now)
+        return Moment(at, final, self._behind if behind is None else behind)
+
+    def _agenda(self, at: Moment, lead_seconds: float = 0.0) -> Agenda:
+        times = Times(self._follow, int((self._started or 0.0) * 1e6), int(lead_seconds * 1e6))
+        return Agenda(
+            self.catalog,
+            self.progress,
+            self.departures,
+            self._scoreboard,
+            at,
+            times,
+            self._open_sessions,
+        )
+
+    def _tick(self, now: float) -> float:
+        """The clock of decisions never goes back, whatever that of the machine does."""
+        self._started = now if self._started is None else self._started
+        self._now = max(self._now, now)
+        return self._now
+
+    def _told(self, emission: Emission, size: int, notes: Sequence[str]) -> Turn:
+        stream, records = self.catalog.stream.name, self.progress.records
+        return Turn(stream, emission, size, self._remaining, records, notes)

@@ -1,0 +1,71 @@
+"""Files to which records are added: each record is there as a whole or not at all.
+
+Before a record stand its length and its checksum, so that one that was cut off, when the program
+was killed or the disk was full, is told from one that is whole. What is written never changes.
+When it reaches the disk is up to the system: a program may be killed at any time, a machine not.
+"""
+
+from __future__ import annotations
+
+import struct
+import zlib
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from muntin.errors import StateError
+
+_HEAD = struct.Struct("<QI")  # length and checksum
+
+
+def add(path: Path, records: Iterable[bytes]) -> int:
+    """Adds records to a file, which is made if need be; returns how long it is then.
+
+    After an error it is as long as before.
+    """
+    try:
+        with path.open("ab", buffering=0) as file:
+            before = file.tell()
+            try:
+                file.write(b"".join(map(_framed, records)))
+                return file.tell()
+            except BaseException:
+                file.truncate(before)
+                raise
+    except OSError as error:
+        raise StateError(f"{path} cannot be written: {error.strerror}") from error
+
+
+def create(path: Path, records: Iterable[bytes]) -> int:
+    """Makes a file with these records, which nobody sees before it is whole."""
+    hidden = path.with_name(f".{path.name}")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with hidden.open("wb") as file:
+            file.writelines(map(_framed, records))
+            length = file.tell()
+        hidden.rename(path)
+    except OSError as error:
+        raise StateError(f"{path} cannot be written: {error.strerror}") from error
+    return length
+
+
+def read(path: Path, upto: int | None = None) -> Iterator[bytes]:
+    """The whole records of a file; up to a length, before which there must be nothing else."""
+    try:
+        data = memoryview(path.read_bytes())
+    except OSError as error:
+        raise StateError(f"{path} cannot be read: {error.strerror}") from error
+    at, end = 0, len(data) if upto is None else upto
+    while at + _HEAD.size <= min(end, len(data)):
+        length, checksum = _HEAD.unpack_from(data, at)
+        record = data[at + _HEAD.size : at + _HEAD.size + length]
+        if len(record) < length or zlib.crc32(record) != checksum:
+            break
+        yield bytes(record)
+        at += _HEAD.size + length
+    if upto is not None and at != upto:
+        raise StateError(f"{path} is damaged at byte {at:,}; use another --state")
+
+
+def _framed(record: bytes) -> bytes:
+    return _HEAD.pack(len(record), zlib.crc32(record)) + record

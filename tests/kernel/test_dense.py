@@ -1,0 +1,70 @@
+"""The matrix takes what it can take, whole or in chunks, and leaves the rest to SQL."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from muntin.kernel import dense
+from muntin.kernel.compute import Clocks, Recipe, compute
+from muntin.kernel.dense import NotDenseError, dense_windows
+from muntin.windows.spec import WindowSpec
+from tests.kernel.test_consolidate import Record, job_of, table_of
+
+SPEC = WindowSpec(5, 1)
+RECORDS = [Record(t, "ab"[t % 2], None if t % 5 == 0 else t, "x") for t in range(12)]
+
+
+def windows(columns: str, records: pa.Table) -> list[dict[str, Any]]:
+    job = job_of(columns, SPEC)
+    blocks, _ = compute(records, "web", [Recipe(job.shape, job.windows)], Clocks(None))
+    (block,) = blocks.values()
+    found = dense_windows(job.shape, block, job.windows[0], range(1, 17), exact=False)
+    return sorted(found.to_pylist(), key=lambda row: (row["w"], row["k0"]))
+
+
+def by_hand(w: int, key: str) -> list[Record]:
+    return [r for r in RECORDS if w - SPEC.length <= r.t < w and r.k == key]
+
+
+SUMS = "count(*) AS c, sum(n) AS n, sum(x) AS x, min(x) AS low, max(n) AS high"
+
+
+@pytest.mark.parametrize("cells_at_once", [1, 20, 4_000_000])
+def test_windows_equal_adding_up(cells_at_once: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(dense, "_CELLS_AT_ONCE", cells_at_once)
+    found = windows(SUMS, table_of(RECORDS))
+    pairs = [(w, k) for w in range(1, 17) for k in "ab" if by_hand(w, k)]
+    assert [(row["w"], row["k0"]) for row in found] == pairs
+    for row in found:
+        records = by_hand(row["w"], row["k0"])
+        n, x = [r.n for r in records if r.n is not None], [r.x for r in records if r.x is not None]
+        cells = [len(records), sum(n), sum(x), min(x), max(n)] if n else [len(records)] + 4 * [None]
+        assert [row[f"c{i}"] for i in range(5)] == cells
+
+
+@pytest.mark.parametrize(
+    ("columns", "change"),
+    [
+        ("count(*) AS c, min(s) AS low", {}),  # text
+        ("count(*) AS c, sum(n) AS n", {"n": 2**62}),  # sums that might not fit
+        ("count(*) AS c, max(x) AS x", {"x": float("nan")}),
+        ("approx_count_distinct(s) AS d", {}),  # registers are not counted
+    ],
+)
+def test_what_no_matrix_can_hold_is_left_to_sql(columns: str, change: dict[str, Any]) -> None:
+    records = table_of(RECORDS)
+    for name, value in change.items():
+        column = records.column_names.index(name)
+        values = pa.array([value] * len(RECORDS), records.schema.field(name).type)
+        records = records.set_column(column, name, values)
+    with pytest.raises(NotDenseError):
+        windows(columns, records)
+
+
+def test_few_rows_in_many_panes_are_left_to_sql() -> None:
+    records = [Record(1000 * t, f"key {t}", t, "x") for t in range(70)]
+    with pytest.raises(NotDenseError):
+        windows("count(*) AS c", table_of(records))

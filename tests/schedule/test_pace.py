@@ -1,0 +1,47 @@
+"""What is planned with is what was measured, and never less than one small batch."""
+
+from __future__ import annotations
+
+import pytest
+
+from muntin.schedule.pace import Measure, Pace
+
+MB = 1 << 20
+
+
+def test_measures_come_close_to_what_they_are_given() -> None:
+    measure = Measure(0.2)
+    for _ in range(40):
+        measure.take(1.0)
+    assert measure.mean == pytest.approx(1.0, rel=0.01)
+    assert measure.mean <= measure.high < 1.01
+
+
+def test_what_varies_is_expected_to_be_high() -> None:
+    measure = Measure(0.5)
+    for seconds in [0.1, 0.9] * 20:
+        measure.take(seconds)
+    assert measure.high > 0.9
+
+
+def test_small_batches_tell_what_a_batch_costs_and_large_ones_a_byte() -> None:
+    pace = Pace()
+    for _ in range(40):
+        pace.read(10, 0.1)
+        pace.read(100 * MB, 2.1)
+    assert pace.batch.mean == pytest.approx(0.1, rel=0.01)
+    assert pace.byte_seconds == pytest.approx(2.0 / (100 * MB), rel=0.01)
+    # Of ten seconds, half may be planned with.
+    assert pace.most(10.0) == pytest.approx(4.9 / 2.0 * 100 * MB, rel=0.02)
+
+
+def test_there_is_always_something_to_read() -> None:
+    assert Pace().most(-5.0) == Pace().most(0.0) == MB
+
+
+def test_the_shortest_time_to_a_commit_is_remembered() -> None:
+    pace = Pace()
+    for whole in (0.9, 0.4, 0.7):
+        pace.left(0.1, whole)
+    assert pace.shortest == 0.4
+    assert pace.leaving.mean < 0.2

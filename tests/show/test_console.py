@@ -1,0 +1,134 @@
+"""A run as the terminal's user has it: stopped early, refused early, told at the end."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import muntin as mt
+from muntin.errors import StateError
+from muntin.store.checkpoint import locked, require_free
+from tests.waiting import PATIENCE, wait_for
+
+ROWS = '{"ts": "2026-03-01T12:00:03Z", "n": 1}\n{"ts": "2026-03-01T12:01:03Z", "n": 2}\n'
+SQL = """
+CREATE STREAM s FROM 'logs/{source}.jsonl' FORMAT json TIMESTAMP ts;
+CREATE JOB sums AS SELECT sum(n) AS n FROM s WINDOW 1 MINUTE;
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "logs").mkdir()
+    (tmp_path / "logs" / "web.jsonl").write_text(ROWS)
+    (tmp_path / "jobs.sql").write_text(SQL)
+    return tmp_path
+
+
+def start(folder: Path, *args: str) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-m", "muntin", *args],
+        cwd=folder,
+        env=os.environ | {"PYTHONPATH": str(Path(__file__).parents[2]), "TMPDIR": str(folder)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def children(pid: int) -> list[int]:
+    tasks = Path(f"/proc/{pid}/task").glob("*/children")
+    return [int(child) for task in tasks for child in task.read_text().split()]
+
+
+def wait_for_child(process: subprocess.Popen[str]) -> int:
+    wait_for(lambda: children(process.pid) or process.poll() is not None)
+    assert process.poll() is None
+    return children(process.pid)[0]
+
+
+@pytest.mark.jvm
+@pytest.mark.parametrize("loaded", [False, True])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupted_start_leaves_nothing_behind(
+    folder: Path, loaded: bool, number: signal.Signals
+) -> None:
+    """As soon as there is a JVM, or when all is loaded and only Spark is awaited."""
+    process = start(folder, "run", "jobs.sql", "--once")
+    jvm = wait_for_child(process)
+    if loaded:
+        wait_for((folder / ".muntin").exists)
+    process.send_signal(number)
+    out, err = process.communicate(timeout=PATIENCE)
+    assert (process.returncode, out, err.strip()) == (130, "", "stopped")
+    assert not Path(f"/proc/{jvm}").exists()
+    left = {path.name for path in folder.iterdir()}
+    assert left - {".muntin"} == {"jobs.sql", "logs"}
+
+
+@pytest.mark.jvm
+def test_a_wrong_file_is_told_and_leaves_nothing_behind(folder: Path) -> None:
+    (folder / "jobs.sql").write_text(SQL.replace("sum(n)", "sum(m)"))
+    process = start(folder, "run", "jobs.sql", "--once")
+    jvm = wait_for_child(process)
+    out, err = process.communicate(timeout=60)
+    assert (process.returncode, out) == (1, "")
+    assert err.startswith("error:")
+    assert "Spark" not in err
+    assert not Path(f"/proc/{jvm}").exists()
+    assert {path.name for path in folder.iterdir()} == {"jobs.sql", "logs"}
+
+
+@pytest.mark.jvm
+def test_a_run_ends_with_its_jvm_and_says_what_to_do_next(folder: Path) -> None:
+    process = start(folder, "run", "jobs.sql", "--once", "--state", "st", "--master", "local[1]")
+    jvm = wait_for_child(process)
+    _, err = process.communicate(timeout=PATIENCE)
+    assert process.returncode == 0
+    assert not Path(f"/proc/{jvm}").exists()
+    assert "2 records" in err
+    assert "MB/s" not in err
+    assert "muntin results sums --state st" in err
+    assert sorted(path.name for path in folder.iterdir()) == ["jobs.sql", "logs", "st"]
+    again = start(folder, "run", "jobs.sql", "--once", "--state", "st", "--master", "local[1]")
+    assert "nothing new since the last run" in again.communicate(timeout=PATIENCE)[1]
+
+
+@pytest.mark.jvm
+def test_spark_says_itself_what_it_wants(folder: Path) -> None:
+    process = start(folder, "run", "jobs.sql", "--once", "--master", "foo")
+    _, err = process.communicate(timeout=PATIENCE)
+    message = "error: Spark did not start on foo: Master must either be yarn or start with"
+    assert err.startswith(message)
+    assert len(err.strip().splitlines()) == 1
+
+
+def test_options_of_python_are_refused_as_ours(folder: Path) -> None:
+    program = mt.sql(SQL.replace("logs/", f"{folder}/logs/"))
+    for idle in ("x", "0s", "3 parsecs"):
+        with pytest.raises(mt.MuntinError, match=r"^idle"):
+            next(mt.run_on_spark(program, folder / "state", idle=idle))
+
+
+@pytest.mark.jvm
+def test_records_that_wait_for_their_window_are_told(folder: Path) -> None:
+    process = start(folder, "run", "jobs.sql", "--for", "1s", "--idle", "60s")
+    _, err = process.communicate(timeout=PATIENCE)
+    assert "1 record of job 'sums' waits in 1 open window" in err
+
+
+def test_a_state_folder_is_refused_before_spark_starts(folder: Path) -> None:
+    state = folder / "state"
+    with locked(state), pytest.raises(StateError, match=f"is in use by process {os.getpid()}"):
+        require_free(state)
+    with locked(state):
+        process = start(folder, "run", "jobs.sql", "--once", "--state", str(state))
+        _, err = process.communicate(timeout=PATIENCE)
+    assert process.returncode == 1
+    assert f"in use by process {os.getpid()}" in err
+    assert "Spark" not in err

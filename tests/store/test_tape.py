@@ -1,0 +1,43 @@
+"""Records are there as a whole or not at all."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from muntin.errors import StateError
+from muntin.store import tape
+
+
+def test_what_was_cut_off_is_not_there(tmp_path: Path) -> None:
+    path = tmp_path / "a.tape"
+    first = tape.create(path, [b"one", b""])
+    whole = tape.add(path, [b"two" * 100])
+    data = path.read_bytes()
+    assert len(data) == whole
+    for length in range(first, whole):
+        path.write_bytes(data[:length])
+        assert list(tape.read(path)) == [b"one", b""]
+        assert list(tape.read(path, first)) == [b"one", b""]
+        with pytest.raises(StateError, match="is damaged"):
+            list(tape.read(path, whole))
+    path.write_bytes(data[:-1] + b"x")
+    assert list(tape.read(path)) == [b"one", b""]
+    with pytest.raises(StateError, match=r"cannot be read: No such file"):
+        list(tape.read(tmp_path / "b.tape"))
+
+
+def test_after_an_error_a_file_is_as_before(tmp_path: Path) -> None:
+    class Full(bytes):
+        def __radd__(self, other: bytes) -> bytes:
+            raise OSError(28, "No space left on device")
+
+    path = tmp_path / "a.tape"
+    tape.create(path, [b"one"])
+    with pytest.raises(StateError, match="No space left"):
+        tape.add(path, [b"two", Full(b"three")])
+    tape.add(path, [b"four"])
+    assert list(tape.read(path)) == [b"one", b"four"]
+    with pytest.raises(StateError, match="cannot be written"):
+        tape.create(path / "b.tape", [])

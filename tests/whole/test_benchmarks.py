@@ -1,0 +1,97 @@
+"""The benchmark's logs: the same bytes for the same seed, and Muntin's answers from them."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter, defaultdict
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import duckdb
+import pytest
+
+from benchmarks.python_jobs import contest, write_text
+from benchmarks.questions import QUESTIONS, Question, checksum, muntin_sql, panes_sql, windows_sql
+from benchmarks.shop import COLUMNS, FILE, Shop, write_shop
+from muntin.language.program import sql
+from muntin.run.inline import windows_inline
+
+SMALL = Shop(records=4000, servers=3, products=50, hours=0.2)
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+Row = tuple[datetime, datetime, str, int]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("shop")
+    write_shop(folder, SMALL)
+    return folder
+
+
+def texts(folder: Path) -> dict[str, bytes]:
+    return {path.parent.name: path.read_bytes() for path in folder.glob(f"*/{FILE}")}
+
+
+def test_equal_seeds_give_equal_logs(folder: Path, tmp_path: Path) -> None:
+    size = write_shop(tmp_path / "again", SMALL)
+    write_shop(tmp_path / "other", Shop(**vars(SMALL) | {"seed": 8}))
+    assert texts(tmp_path / "again") == texts(folder)
+    assert texts(tmp_path / "other") != texts(folder)
+    assert size == sum(len(text) for text in texts(folder).values())
+
+
+def test_records_are_whole_and_spread_over_all_servers(folder: Path) -> None:
+    records = [json.loads(line) for text in texts(folder).values() for line in text.splitlines()]
+    assert len(records) == SMALL.records
+    assert {tuple(record) for record in records} == {tuple(COLUMNS)}
+    assert {record["server"] for record in records} == set(texts(folder))
+    clicks = Counter(record["product"] for record in records)
+    (_, most), *_, (_, least) = clicks.most_common()
+    assert most > 10 * least
+
+
+def brute_force(folder: Path, question: Question) -> list[Row]:
+    """Every record added to each window that holds it, one at a time."""
+    windows: defaultdict[int, Counter[str]] = defaultdict(Counter)
+    for text in texts(folder).values():
+        for line in text.splitlines():
+            record = json.loads(line)
+            if question.store not in (None, record["store"]):
+                continue
+            at = (datetime.fromisoformat(record["ts"]) - EPOCH) // timedelta(microseconds=1)
+            last = at - at % question.slide_us
+            for start in range(last, at - question.range_us, -question.slide_us):
+                windows[start][record["product"]] += record["clicks"]
+    rows = []
+    for start, clicks in sorted(windows.items()):
+        lower, upper = (
+            EPOCH + timedelta(microseconds=at) for at in (start, start + question.range_us)
+        )
+        ranked = sorted(clicks.items(), key=lambda item: (-item[1], item[0]))[: question.top]
+        rows += [(lower, upper, product, count) for product, count in ranked]
+    return rows
+
+
+@pytest.mark.parametrize("question", QUESTIONS.values(), ids=QUESTIONS)
+def test_muntin_and_the_oracle_equal_brute_force(folder: Path, question: Question) -> None:
+    expected = brute_force(folder, question)
+    (windows,) = windows_inline(sql(muntin_sql(question, folder)))
+    found = windows.table().select(["window_start", "window_end", "product", "clicks"])
+    assert sorted(tuple(row.values()) for row in found.to_pylist()) == sorted(expected)
+
+    con = duckdb.connect()
+    con.execute("SET TimeZone = 'UTC'")
+    con.execute(f"CREATE TABLE panes AS {panes_sql(question, folder)}")
+    con.register("found", found)
+    answer = checksum(con, windows_sql(question, "panes"))
+    assert answer == checksum(con, "SELECT * FROM found")
+    assert answer.rows == len(expected)
+
+
+def test_words_are_counted_alike_by_mrjob_and_both_ways_in_python(tmp_path: Path) -> None:
+    pytest.importorskip("mrjob")
+    write_text(tmp_path / "words.txt", megabytes=0.1, vocabulary=500)
+    first, *others = (entry.counts for entry in contest(tmp_path / "words.txt").values())
+    expected = Counter((tmp_path / "words.txt").read_text().split())
+    assert first == expected
+    assert others == [first, first]

@@ -1,0 +1,150 @@
+"""Sessions against the definition: sort each key's records, cut where the gap is."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import muntin as mt
+from muntin.run.inline import windows_inline
+from tests.effort import examples
+from tests.oracle import Record, write_logs
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+GAP = 10
+records = st.lists(
+    st.fixed_dictionaries(
+        {
+            "t": st.integers(-60, 120),
+            "k": st.sampled_from(["a", "b", None]),
+            "n": st.one_of(st.none(), st.integers(0, 3)),
+        }
+    ),
+    max_size=25,
+)
+sources = st.dictionaries(st.sampled_from(["web-1", "web-2", "db"]), records, min_size=1)
+slacks = st.sampled_from([None, 0, 15])
+Row = tuple[Any, ...]
+
+
+def program(folder: Path, slack: int | None) -> mt.Program:
+    wait = f"SLACK {slack} SECONDS" if slack is not None else ""
+    return mt.sql(
+        f"CREATE STREAM logs (t BIGINT, k VARCHAR, n BIGINT) FROM '{folder}/{{source}}.jsonl' "
+        f"FORMAT json TIMESTAMP t {wait};"
+        f"CREATE JOB visits AS SELECT k, count(*) AS records, sum(n) AS total, "
+        f"count(DISTINCT n) AS different, median(n) AS middle "
+        f"FROM logs WHERE n IS NULL OR n < 3 GROUP BY k WINDOW SESSION {GAP} SECONDS;"
+    )
+
+
+def expected(logs: dict[str, Sequence[Record]], slack: int | None) -> list[Row]:
+    by_key: dict[Any, list[Record]] = {}
+    for log in logs.values():
+        for record in _on_time(log, slack):
+            if record["n"] is None or record["n"] < 3:
+                by_key.setdefault(record["k"], []).append(record)
+    rows = [_row(session) for found in by_key.values() for session in _sessions(found)]
+    return sorted(rows, key=lambda row: (row[1], row[0], row[2] is None, row[2] or ""))
+
+
+def _on_time(log: Sequence[Record], slack: int | None) -> Iterable[Record]:
+    stream_time = None
+    for record in log:
+        stream_time = record["t"] if stream_time is None else max(stream_time, record["t"])
+        if slack is None or record["t"] >= stream_time - slack:
+            yield record
+
+
+def _sessions(found: list[Record]) -> Iterable[list[Record]]:
+    session: list[Record] = []
+    for record in sorted(found, key=lambda r: r["t"]):
+        if session and record["t"] - session[-1]["t"] >= GAP:
+            yield session
+            session = []
+        session.append(record)
+    yield session
+
+
+def _row(session: list[Record]) -> Row:
+    numbers = sorted(r["n"] for r in session if r["n"] is not None)
+    half = len(numbers) // 2
+    middle = (numbers[half] + numbers[~half]) / 2 if numbers else None
+    return (
+        session[0]["t"],
+        session[-1]["t"] + GAP,
+        session[0]["k"],
+        len(session),
+        sum(numbers) if numbers else None,
+        len(set(numbers)),
+        middle,
+    )
+
+
+def rows_of(results: Iterable[mt.Result]) -> list[Row]:
+    return [
+        (result.start // 1_000_000, result.end // 1_000_000, *row.values())
+        for result in results
+        for row in result.rows.to_pylist()
+    ]
+
+
+@examples(80)
+@given(logs=sources, slack=slacks, batch=st.integers(1, 2000), piece=st.integers(1, 800))
+def test_inline(
+    logs: dict[str, Sequence[Record]], slack: int | None, batch: int, piece: int
+) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        write_logs(Path(folder), logs)
+        leaving = windows_inline(program(Path(folder), slack), batch_bytes=batch, piece_bytes=piece)
+        found = rows_of(result for windows in leaving for result in windows.results())
+    assert sorted(found, key=_order) == sorted(expected(logs, slack), key=_order)
+
+
+@examples(8)
+@given(logs=sources, slack=slacks, batch=st.integers(100, 1000))
+def test_spark(
+    spark: SparkSession, logs: dict[str, Sequence[Record]], slack: int | None, batch: int
+) -> None:
+    from muntin.spark.runner import Settings, SparkRun
+
+    with tempfile.TemporaryDirectory() as folder:
+        write_logs(Path(folder), logs)
+        state = Settings(Path(folder) / "state", follow=False, batch_bytes=batch)
+        run = SparkRun(program(Path(folder), slack), spark.sparkContext, state)
+        found = rows_of(result for step in run.turns() for result in step.emission.results())
+    assert sorted(found, key=_order) == sorted(expected(logs, slack), key=_order)
+
+
+def _order(row: Row) -> tuple[Any, ...]:
+    return row[1], row[0], row[2] is None, row[2] or ""
+
+
+def test_a_session_is_counted_by_its_own_records(tmp_path: Path) -> None:
+    """a at 0 and 5, b at 3: two sessions of two and one records."""
+    write_logs(
+        tmp_path, {"web-1": [{"t": t, "k": k, "n": 1} for t, k in ((0, "a"), (3, "b"), (5, "a"))]}
+    )
+    found = list(mt.run(program(tmp_path, None)))
+    assert [(r.start, r.end, r.counts.read, r.window) for r in found] == [
+        (3_000_000, 13_000_000, 1, "session 10 seconds"),
+        (0, 15_000_000, 2, "session 10 seconds"),
+    ]
+
+
+@pytest.mark.parametrize("clause", ["ORDER BY k", "LIMIT 3"])
+def test_sessions_have_no_common_order(clause: str) -> None:
+    text = (
+        "CREATE STREAM logs (t BIGINT, k VARCHAR) FROM 'x' FORMAT json TIMESTAMP t;"
+        f"CREATE JOB j AS SELECT k, count(*) FROM logs GROUP BY k {clause} WINDOW SESSION 5 MINUTES"
+    )
+    with pytest.raises(mt.LanguageError, match="each session is one key's own"):
+        mt.sql(text)
