@@ -51,6 +51,7 @@ class WorkOrder:
     since: Mapping[str, int] = field(default_factory=dict)
     latest: int | None = None
     fingerprint: Fingerprint | None = None
+    sequence: int = 0  # of the delivery that the first order of a lane begins
 
 
 @dataclass(frozen=True)

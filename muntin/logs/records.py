@@ -95,9 +95,10 @@ class _Lane:
         return self.orders[0].source
 
     def reading(self) -> Reading:
+        number = self.orders[0].sequence
         if len(self.readings) == 1:
-            return self.readings[0]
-        start = Reading(self.source, reached=self.clocks.reached())
+            return replace(self.readings[0], sequence=number)
+        start = Reading(self.source, number, reached=self.clocks.reached())
         return Reading.merge([start, *self.readings])
 
 

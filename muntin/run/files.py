@@ -94,7 +94,7 @@ class LogFiles:
     def next(self, request: Request) -> Batch:
         batch = self.tail.next_batch(request.now, request.in_order, request.most)
         self._behind = batch.behind
-        lanes = tuple(_dated(lane, request) for lane in batch.lanes)
+        lanes = tuple(_dated(batch.lanes, request))
         work = LaneWork(lanes, self._stream, request.slack_us, self._piece_bytes)
         return Batch(
             work if lanes else None,
@@ -109,8 +109,17 @@ class LogFiles:
         return self._behind
 
 
-def _dated(lane: Lane, request: Request) -> Lane:
-    """The lane with how far its source had come, and what is too far ahead."""
-    known = request.sources.get(lane[0].source)
-    since = dict(known.reached) if known else {}
-    return (replace(lane[0], since=since, latest=request.latest), *lane[1:])
+def _dated(lanes: Iterable[Lane], request: Request) -> Iterator[Lane]:
+    """The lanes with how far their source had come, what is too far ahead, and their number."""
+    numbers: dict[str, int] = {}
+    for lane in lanes:
+        source = lane[0].source
+        known = request.sources.get(source, Source())
+        numbers[source] = numbers.get(source, known.sequence) + 1
+        first = replace(
+            lane[0],
+            since=dict(known.reached),
+            latest=request.latest,
+            sequence=numbers[source],
+        )
+        yield (first, *lane[1:])

@@ -48,7 +48,9 @@ def apply(document: Document, patch: Patch) -> None:
     for key, value in patch.get("set", ()):
         document[_key(key)] = value
     for key, inner in patch.get("in", ()):
-        apply(document.setdefault(_key(key), {}), inner)
+        if not isinstance(document.get(_key(key)), dict):
+            document[_key(key)] = {}
+        apply(document[_key(key)], inner)
 
 
 def encode(patch: Patch) -> bytes:

@@ -81,7 +81,8 @@ class TallyFiles:
             self._close(batch)
         if changes.whole:
             self.files, self.forgotten, self._name = {}, {}, None
-        self.forgotten |= changes.forgotten
+        for grid, before in changes.forgotten.items():
+            self.forgotten[grid] = max(before, self.forgotten.get(grid, before))
         if changes.tallies:
             self._add(batch, changes.tallies)
         if len(self._current) > _MOST:

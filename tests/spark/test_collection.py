@@ -1,17 +1,16 @@
-"""Steps know what they hold, let go of what nobody needs, and are saved once."""
+"""How work is shared out among tasks, and what steps hold and let go."""
 
 from __future__ import annotations
 
 import json
 import os
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from muntin.kernel.block import Block
 from muntin.kernel.due import Due, Emitted
 from muntin.language.program import sql
-from muntin.model import Program
+from muntin.model import Job, Program
 from muntin.run.catalog import Catalog
 from muntin.run.contracts import Request
 from muntin.run.files import LogFiles
@@ -22,7 +21,6 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 SECOND = 1_000_000
-REQUEST = Request(1.0, True, None, {}, 0, None)
 
 
 class Collected:
@@ -34,27 +32,27 @@ class Collected:
             f"CREATE STREAM logs (t BIGINT, k VARCHAR, n BIGINT) FROM '{folder}/{{source}}.jsonl' "
             f"FORMAT json TIMESTAMP t; CREATE JOB j AS {job};"
         )
+        self.jobs: dict[str, Job] = dict(self.program.jobs)
         stream = self.program.streams["logs"]
-        self.jobs = Catalog.of(stream, self.program.jobs.values())
-        self.job = self.jobs.jobs["j"]
-        self.files = LogFiles(stream, follow=True)
+        self.catalog = Catalog.of(stream, self.jobs.values())
+        self.files = LogFiles(stream, True)
         self.collection = SparkCollection(spark.sparkContext)
 
     def read(self, source: str, *records: tuple[int, str, int]) -> None:
         with (self.folder / f"{source}.jsonl").open("a") as file:
             for t, k, n in records:
                 file.write(json.dumps({"t": t, "k": k, "n": n}) + "\n")
-        batch = self.files.next(REQUEST)
+        batch = self.files.next(Request(1.0, True, None, {}, 0, None))
         assert batch.work is not None
-        self.collection.add(batch.work, self.jobs.recipes, {})
+        self.collection.add(batch.work, self.catalog.recipes, {})
 
     def rows(self, *ends: int) -> list[dict[str, Any]]:
-        answer = self.collection.answer(self.jobs, Due({"j": [list(ends)]}), None)
+        answer = self.collection.answer(self.catalog, Due({"j": [list(ends)]}), None)
         rows: list[dict[str, Any]] = answer.rows["j"].to_pylist()
         return rows
 
     def saved(self) -> list[Block]:
-        answer = self.collection.answer(self.jobs, Due(), {})
+        answer = self.collection.answer(self.catalog, Due(), {})
         return [block for blocks in answer.blocks.values() for block in blocks]
 
 
@@ -65,7 +63,7 @@ def test_steps_know_what_they_hold_and_go_when_no_window_needs_them(
     spark: SparkSession, tmp_path: Path
 ) -> None:
     run = Collected(spark, tmp_path, SUMS)
-    job = run.job
+    job = run.jobs["j"]
     run.read("web-1", (1, "a", 1), (12, "b", 2))
     run.read("web-1", (13, "a", 3), (25, "a", 4))
     steps = run.collection.steps
@@ -76,15 +74,15 @@ def test_steps_know_what_they_hold_and_go_when_no_window_needs_them(
     ]
     assert all(step.held.is_cached for step in steps)
     assert [(row["k"], row["n"]) for row in run.rows(1, 2)] == [("a", 1), ("a", 3), ("b", 2)]
-    run.collection.forget(run.jobs, {shape: Emitted({job.windows[0]: 1})})
+    run.collection.forget(run.catalog, {shape: Emitted({job.windows[0]: 1})})
     assert run.collection.steps == steps
-    run.collection.forget(run.jobs, {shape: Emitted({job.windows[0]: 2})})
+    run.collection.forget(run.catalog, {shape: Emitted({job.windows[0]: 2})})
     assert run.collection.steps == steps[1:]
     assert [step.held.is_cached for step in steps] == [False, True]
     assert [row["n"] for row in run.rows(3)] == [4]
-    run.collection.forget(run.jobs, {shape: Emitted({job.windows[0]: 3})})
+    run.collection.forget(run.catalog, {shape: Emitted({job.windows[0]: 3})})
     assert run.collection.steps == ()
-    run.collection.compact(run.jobs)
+    run.collection.compact(run.catalog)
     assert run.saved() == []
 
 
@@ -97,26 +95,27 @@ def test_every_block_is_saved_once_and_comes_back(spark: SparkSession, tmp_path:
     second = run.saved()
     assert {name for block in first for name in block.sources.names} == {"web-1"}
     assert {name for block in second for name in block.sources.names} == {"web-2"}
+    assert {block.sequence for block in (*first, *second)} == {1}  # each the first of its source
     assert all(block.records == 2 for block in first)
-    shape = run.job.shape
-    numbered = [replace(block, sequence=7) for block in first]
-    twice = [Block.decode(block.encode(), "b") for block in (*numbered, *second, *numbered)]
+    shape = run.jobs["j"].shape
+    twice = [Block.decode(block.encode(), "b") for block in (*first, *second, *first)]
     again = SparkCollection(spark.sparkContext)
-    again.restore(run.jobs, {shape.id: twice, "gone": first})
+    again.restore(run.catalog, {shape.id: twice, "gone": first})
     due = Due({"j": [[1, 2]]})
-    rows = again.answer(run.jobs, due, None).rows["j"].to_pylist()
+    rows = again.answer(run.catalog, due, None).rows["j"].to_pylist()
     assert [(row["k"], row["n"]) for row in rows] == [("a", 6), ("b", 2)]
-    again.compact(run.jobs)
-    assert sum(block.rows for block in again.answer(run.jobs, Due(), {}).blocks[shape.id]) == 2
+    again.compact(run.catalog)
+    assert sum(block.rows for block in again.answer(run.catalog, Due(), {}).blocks[shape.id]) == 2
     again.clear()
 
 
 def test_jobs_that_are_gone_leave_nothing_behind(spark: SparkSession, tmp_path: Path) -> None:
     run = Collected(spark, tmp_path, SUMS)
     run.read("web-1", (1, "a", 1))
-    run.collection.compact(run.jobs.without("j"))
+    none = run.catalog.without("j")
+    run.collection.compact(none)
     assert [step.spans for step in run.collection.steps] == [()]
-    run.collection.forget(run.jobs.without("j"), {})
+    run.collection.forget(none, {})
     assert run.collection.steps == ()
 
 
@@ -124,7 +123,7 @@ def test_later_rounds_run_in_tasks(spark: SparkSession, tmp_path: Path) -> None:
     job = "PYTHON 'tests.python_jobs:Most' FROM logs WINDOW 10 SECONDS, 20 SECONDS"
     run = Collected(spark, tmp_path, job)
     run.read("web-1", *((t, f"key {t % 7}", t) for t in range(40)))
-    answer = run.collection.answer(run.jobs, Due({"j": [[1, 2, 3, 4], [2, 4]]}), None)
+    answer = run.collection.answer(run.catalog, Due({"j": [[1, 2, 3, 4], [2, 4]]}), None)
     rows = answer.rows["j"].to_pylist()
     longer = [(row["k"], row["n"]) for row in rows if row["__window"]]
     assert longer == [("key 5", 36), ("key 4", 96)]

@@ -33,7 +33,10 @@ def test_patches_follow_a_document(states: list[Document]) -> None:
 
 def test_a_patch_has_what_has_changed_alone() -> None:
     known: Document = {}
-    now = {"sources": {name: (name, 1) for name in "abc"}, "left": {("job", "kind"): {1: "x"}}}
+    now: Document = {
+        "sources": {name: (name, 1) for name in "abc"},
+        "left": {("job", "kind"): {1: "x"}},
+    }
     difference(known, now)
     now["sources"]["b"] = ("b", 2)
     now["left"]["job", "kind"][2] = "y"

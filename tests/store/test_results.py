@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -13,6 +13,7 @@ from deltalake import DeltaTable
 
 import muntin as mt
 from muntin.errors import InputError, StateError
+from muntin.store.delta import File, Snapshot
 from muntin.store.results import Results
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
@@ -125,3 +126,38 @@ def test_what_is_missing_or_has_changed_is_told(tmp_path: Path) -> None:
     assert store.read("top")["more"].to_pylist() == ["x", None]
     with pytest.raises(StateError, match="column 'n' of job 'top' is now double"):
         store.prepare({"top": pa.table({"n": [1.5]}).schema})
+
+
+def test_the_latest_windows_are_read_from_the_newest_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of each name, with revisions, and without a look at what is older."""
+    store = Results(tmp_path)
+    for batch in range(30):
+        table = rows(range(batch, batch + 1), 2)
+        if batch == 20:
+            table = table.set_column(0, "window_name", pa.array(["1 hour"] * 2))
+        publish(store, "s", batch, table)
+    revised = rows(range(29, 30), 1).set_column(4, "revision", pa.array([1]))
+    publish(store, "s", 30, revised)
+    asked: list[int] = []
+    real = Snapshot.query
+
+    def query(self: Snapshot, files: Sequence[File], sql: str) -> pa.Table:
+        asked.append(len(files))
+        return real(self, files, sql)
+
+    monkeypatch.setattr(Snapshot, "query", query)
+    latest = store.read("top", latest=True).to_pylist()
+    assert [(r["window_name"], r["revision"]) for r in latest] == [
+        ("1 hour", 0),
+        ("1 hour", 0),
+        ("1 minute", 1),
+    ]
+    assert sum(asked) <= 8
+    monkeypatch.undo()
+    assert latest == [
+        row
+        for row in store.read("top").to_pylist()
+        if row["window_name"] == "1 hour" or row["window_end"] == START + timedelta(minutes=29)
+    ]

@@ -1,0 +1,160 @@
+"""What was saved comes back, whatever came between; a commit writes what has changed."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+
+from muntin.errors import StateError
+from muntin.fidelity.scoreboard import Source
+from muntin.fidelity.timing import Timing
+from muntin.logs.files import FilePosition
+from muntin.model import POSITION, Tally
+from muntin.run.catalog import InForce
+from muntin.run.progress import Lateness, Leaving, Progress
+from muntin.store import tape
+from muntin.store.checkpoint import Checkpoint, Saved, saved_in
+from muntin.windows.choice import Choice
+
+IN_FORCE = InForce({"job": "shape"}, {"shape": (POSITION, 1)})
+SOURCES = [f"web-{number}" for number in range(50)]
+
+
+def advanced(saved: Saved, second: int) -> Saved:
+    """The state a second later, in which one source has written."""
+    progress, name = saved.progress, SOURCES[second % len(SOURCES)]
+    progress.sources[name].advance({}, {POSITION: second})
+    progress.sources[name].heard_at = float(second)
+    progress.ledger.add([Tally(name, POSITION, 1, second, None, 3, 1, second)])
+    progress.ledger.forget((POSITION, 1), second - 10)
+    progress.emitted["job", "1/1/0"] = second
+    progress.left.setdefault(("job", "1/1/0"), {})[second] = Leaving(0, "complete")
+    progress.left["job", "1/1/0"].pop(second - 5, None)
+    progress.timings["job"].add(1.0, 1000 * second, None)
+    progress.late["job"] = Lateness(second, 5)
+    progress.choices["shape"] = Choice(second % 2 == 0, "measured")
+    progress.failures.positions["job"] = [second]
+    progress.records += 3
+    moved = [
+        replace(file, position=second) if file.source == name else file for file in saved.positions
+    ]
+    blocks = {"shape": [b"%d" % second], "other": [b"?"]}
+    return replace(
+        saved, batch=second, positions=tuple(moved), blocks=blocks, results={"job": f"{second}"}
+    )
+
+
+def first() -> Saved:
+    sources = {name: Source({POSITION: 0}, {POSITION: 0}, 0.0) for name in SOURCES}
+    files = (FilePosition(name, f"/logs/{name}", 1, i) for i, name in enumerate(SOURCES))
+    progress = Progress(sources=sources, timings={"job": Timing()})
+    return Saved(0, progress, tuple(files), IN_FORCE)
+
+
+def test_every_state_comes_back(tmp_path: Path) -> None:
+    checkpoint, saved = Checkpoint(tmp_path, "logs"), first()
+    expected: list[bytes] = []
+    for second in range(1, 40):
+        saved = advanced(saved, second)
+        checkpoint.save(saved, whole=second == 20, anew=second % 7 == 0)
+        expected = [b"20"] if second == 20 else [*expected, b"%d" % second]
+        found = Checkpoint(tmp_path, "logs").load({"shape"})
+        assert found is not None
+        assert set(found.progress.ledger) == set(saved.progress.ledger)
+        found.progress.ledger = saved.progress.ledger
+        assert found == replace(saved, blocks={"shape": expected})
+
+
+def test_a_commit_writes_what_has_changed(tmp_path: Path) -> None:
+    checkpoint, saved = Checkpoint(tmp_path, "logs"), first()
+    sizes = []
+    for second in range(1, 60):
+        saved = advanced(saved, second)
+        checkpoint.save(saved, whole=False)
+        sizes.append(sum(path.stat().st_size for path in tmp_path.rglob("*.tape")))
+    added = [after - before for before, after in pairwise(sizes)]
+    assert max(added) < 1500 < sizes[0]
+
+
+def test_a_commit_that_was_cut_off_has_not_been(tmp_path: Path) -> None:
+    checkpoint, saved = Checkpoint(tmp_path, "logs"), first()
+    checkpoint.save(advanced(saved, 1), whole=False)
+    folder = tmp_path / "streams" / "logs"
+    before = {path.name: path.read_bytes() for path in folder.iterdir()}
+    checkpoint.save(advanced(saved, 2), whole=False)
+    after = {path.name: path.read_bytes() for path in folder.iterdir()}
+    (state,) = (name for name in after if name.startswith("state"))
+    # Blocks and tallies are there, and the last byte of what names them is not.
+    (folder / state).write_bytes(after[state][:-1])
+    found = Checkpoint(tmp_path, "logs").load({"shape"})
+    assert found is not None
+    assert (found.batch, found.blocks) == (1, {"shape": [b"1"]})
+    assert [tally.pane for tally in found.progress.ledger] == [1]
+    assert all(after[name].startswith(data) for name, data in before.items())
+
+
+def test_after_a_failure_everything_is_saved_anew(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    checkpoint, saved = Checkpoint(tmp_path, "logs"), first()
+    checkpoint.save(advanced(saved, 1), whole=False)
+    with monkeypatch.context() as patch:
+
+        def full(path: Path, records: object) -> int:
+            raise StateError("no space left")
+
+        patch.setattr(tape, "add", full)
+        with pytest.raises(StateError):
+            checkpoint.save(advanced(saved, 2), whole=False)
+    assert checkpoint.is_loose
+    saved = advanced(saved, 3)
+    checkpoint.save(saved, whole=True)
+    found = Checkpoint(tmp_path, "logs").load({"shape"})
+    assert found is not None
+    assert sorted(tally.pane for tally in found.progress.ledger) == [1, 2, 3]
+
+
+def test_a_glance_reads_neither_blocks_nor_ledger(tmp_path: Path) -> None:
+    checkpoint, saved = Checkpoint(tmp_path, "logs"), first()
+    checkpoint.save(advanced(saved, 1), whole=False)
+    for path in (tmp_path / "streams" / "logs").iterdir():
+        if not path.name.startswith("state"):
+            path.unlink()
+    assert saved_in(tmp_path)["logs"].progress.timings["job"].windows == 1
+    with pytest.raises(StateError, match="cannot be read"):
+        Checkpoint(tmp_path, "logs").load({"shape"})
+
+
+def test_a_glance_meets_no_file_that_has_just_gone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    checkpoint, saved = Checkpoint(tmp_path, "logs"), first()
+    checkpoint.save(advanced(saved, 1), whole=False)
+    real, once = tape.read, [True]
+
+    def late(path: Path, upto: int | None = None) -> object:
+        if once and once.pop():
+            checkpoint.save(advanced(saved, 2), whole=False, anew=True)
+        return real(path, upto)
+
+    monkeypatch.setattr(tape, "read", late)
+    found = Checkpoint(tmp_path, "logs").peek()
+    assert found is not None
+    assert found.batch == 2
+
+
+def test_states_of_other_versions_are_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "streams" / "old" / "_delta_log").mkdir(parents=True)
+    with pytest.raises(StateError, match="written by another version of Muntin"):
+        Checkpoint(tmp_path, "old").load(())
+    with monkeypatch.context() as patch:
+        patch.setattr("muntin.store.checkpoint.VERSION", 99)
+        Checkpoint(tmp_path, "new").save(advanced(first(), 1), whole=False)
+    with pytest.raises(StateError, match="its format is 99"):
+        Checkpoint(tmp_path, "new").load(())
+    assert Checkpoint(tmp_path, "none").load(()) is None
