@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from muntin.kernel.due import Due
 from muntin.kernel.finish import by_window, completed, finish
 from muntin.windows.spec import WindowSpec
-from tests.kernel.test_consolidate import SUMS, job_of
+from tests.kernel.test_consolidate import ALL, SUMS, job_of
 
 places = st.lists(st.tuples(st.integers(0, 2), st.integers(-3, 3)), max_size=20)
 
@@ -27,6 +27,6 @@ def test_rows_by_window(found: list[tuple[int, int]]) -> None:
 
 def test_where_nothing_of_a_shape_is_due_nothing_is_done() -> None:
     job = job_of(SUMS, WindowSpec(10, 10))
-    other = job_of(SUMS, WindowSpec(7, 7))
+    other = job_of(ALL, WindowSpec(10, 10))
     done = finish(job.shape, {"j": other}, pa.table({}), Due({"j": [[1]]}))
     assert (done.rows, list(completed(job.shape.id, done.made))) == ({}, [])
