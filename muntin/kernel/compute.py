@@ -43,6 +43,7 @@ class Recipe:
     separate: bool = False
     over: int | None = None  # the position before which sessions have left
     needs: int | None = None  # the position before which no window needs anything
+    version: int = 0  # of the catalog that asks for it
 
 
 @dataclass

@@ -5,23 +5,27 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 
 from muntin.kernel.kinds import kind_of
+from muntin.kernel.plan import Plan, plan_of
 from muntin.kernel.python.code import methods_of
 from muntin.language.layout import laid_out
 from muntin.model import Format, Job, Part, Program, Shape, Stream
 from muntin.units import describe, describe_extent, describe_time, describe_window
 from muntin.windows.choice import Choice
+from muntin.windows.spec import WindowSpec
 
 _Row = tuple[str, ...]
 
 
 def explain(program: Program, choices: Mapping[str, Choice] | None = None) -> str:
     """Each stream, and each job with its windows, cells and statements."""
-    chosen = choices or {}
-    parts = [
-        *map(explain_stream, program.streams.values()),
-        *(explain_job(job, chosen.get(job.shape.id)) for job in program.jobs.values()),
-    ]
-    return "\n".join(parts)
+    windows: dict[str, set[WindowSpec]] = {}
+    for job in program.jobs.values():
+        windows.setdefault(job.shape.id, set()).update(job.windows)
+    texts = [*map(explain_stream, program.streams.values())]
+    for job in program.jobs.values():
+        shared = tuple(sorted(windows[job.shape.id]))
+        texts.append(explain_plan(plan_of(job, shared, (choices or {}).get(job.shape.id))))
+    return "\n".join(texts)
 
 
 def explain_stream(stream: Stream) -> str:
@@ -39,23 +43,24 @@ def explain_stream(stream: Stream) -> str:
     return "\n".join([*lines, ""])
 
 
-def explain_job(job: Job, choice: Choice | None = None) -> str:
-    shape = job.shape
+def explain_plan(plan: Plan) -> str:
+    """A plan in words, with the statement of every operator that has one."""
+    job, shape = plan.job, plan.shape
     lines = [
         f"JOB {job.name} on {job.stream}",
         *_code(shape),
-        *_windows(job),
+        *_windows(plan),
         *_bounds(shape),
         *_leaves(job),
-        *_sharing(job, choice),
+        *_sharing(plan),
         *([f"  filter   {shape.where}"] if shape.where else []),
         *_partials(shape),
         "  columns",
         *_table((o.name, o.type, f"= {o.sql}" if o.sql else "") for o in job.outputs),
     ]
-    separate = choice is not None and choice.separate
-    for title, sql in kind_of(shape).statements(job, separate):
-        lines += ["", f"  {title}", *laid_out(sql, indent=4)]
+    for operator in plan.operators:
+        sql = [] if operator.sql is None else laid_out(operator.sql, indent=4)
+        lines += ["", f"  {operator}", *sql]
     return "\n".join([*lines, ""])
 
 
@@ -77,9 +82,9 @@ def _partials(shape: Shape) -> Iterator[str]:
             yield from _cells(index, part)
 
 
-def _windows(job: Job) -> Iterator[str]:
-    axis, kind = job.shape.axis, kind_of(job.shape)
-    headline = kind.headline()
+def _windows(plan: Plan) -> Iterator[str]:
+    job, axis = plan.job, plan.shape.axis
+    headline = kind_of(plan.shape).headline()
     if headline is not None:
         yield f"  {headline}"
         return
@@ -89,7 +94,7 @@ def _windows(job: Job) -> Iterator[str]:
     for spec in job.windows:
         panes = f"{spec.length} pane{'' if spec.length == 1 else 's'}"
         step = f"the next {spec.stride} pane{'' if spec.stride == 1 else 's'} later"
-        rows.append((describe_window(axis, spec), f"{panes}, {step}", kind.algorithm(spec)))
+        rows.append((describe_window(axis, spec), f"{panes}, {step}", plan.algorithm(spec)))
     yield from _table(rows)
 
 
@@ -130,16 +135,10 @@ def _spans(stream: Stream) -> str:
     return f" to {stream.until}, by {stream.spans}" if stream.spans else ""
 
 
-def _sharing(job: Job, choice: Choice | None) -> Iterator[str]:
-    kind = kind_of(job.shape)
-    if not (kind.has_panes and kind.has_cells):
-        return
-    if kind.always_shared is not None:
-        yield f"  sharing  shared partials: {kind.always_shared}"
-    else:
-        made = "separate state for each window" if choice and choice.separate else "shared partials"
-        reason = choice.reason if choice else "decided anew while running, by what is measured"
-        yield f"  sharing  {made}: {reason}"
+def _sharing(plan: Plan) -> Iterator[str]:
+    kind = kind_of(plan.shape)
+    if kind.has_panes and kind.has_cells:
+        yield f"  sharing  {plan.sharing}: {plan.reason}"
 
 
 def _format(format_: Format) -> str:

@@ -28,7 +28,11 @@ class Chooser:
     def recipes(self, catalog: Catalog) -> list[Recipe]:
         """What to compute in the next batch."""
         return [
-            replace(recipe, separate=self.choice(recipe.shape).separate)
+            replace(
+                recipe,
+                separate=self.choice(recipe.shape).separate,
+                version=catalog.version,
+            )
             for recipe in catalog.recipes
         ]
 

@@ -114,13 +114,14 @@ class SparkCollection:
 
     def add(self, work: Work, recipes: Sequence[Recipe], final: Mapping[str, int]) -> list[Reading]:
         shapes, groups = {recipe.shape.id: recipe.shape for recipe in recipes}, self.groups
+        version = max((recipe.version for recipe in recipes), default=0)
         if isinstance(work, Distributed):
             return self.keep(work.compute(recipes, groups), shapes)
 
         def compute(tasks: Iterable[Task]) -> Iterator[tuple[int, Holding]]:
             for task in tasks:
                 fresh = filter(Taken(final).take, task.deliver(recipes))
-                yield from delivered(fresh, shapes, groups)
+                yield from delivered(fresh, shapes, groups, version)
 
         # One a core: batches are read in a second, of which another task would take a part.
         tasks = work.tasks(groups)
@@ -271,24 +272,27 @@ def _let_go(steps: Iterable[Step]) -> None:
 
 
 def delivered(
-    deliveries: Iterator[Delivery], shapes: Shapes, groups: int
+    deliveries: Iterator[Delivery], shapes: Shapes, groups: int, version: int
 ) -> Iterator[tuple[int, Holding]]:
     """Deliveries by key group. What is raised on the way is told to the driver as a value."""
     try:
         for delivery in deliveries:
-            yield from scatter(shapes, delivery, groups)
+            yield from scatter(shapes, delivery, groups, version)
     except MuntinError as error:  # raised by the driver, without Spark's traceback
         yield TELLING, Holding(news=(error,))
 
 
-def scatter(shapes: Shapes, delivery: Delivery, groups: int) -> Iterator[tuple[int, Holding]]:
+def scatter(
+    shapes: Shapes, delivery: Delivery, groups: int, version: int
+) -> Iterator[tuple[int, Holding]]:
     """A delivery's blocks by key group; its readings travel with one of them."""
     held: dict[int, Blocks] = {TELLING: {}}
     sources = Sources.of(reading.source for reading in delivery.readings)
     records = sum(reading.records for reading in delivery.readings)
     for shape, table in delivery.blocks.items():
         for group, rows in split(shapes[shape], table, groups).items():
-            block = block_of(shapes[shape], rows, sources, delivery.sequence, group, records)
+            told = sources, delivery.sequence, group, records, version
+            block = block_of(shapes[shape], rows, *told)
             held.setdefault(group, {})[shape] = [block]
     for group, blocks in held.items():
         yield group, Holding(blocks, delivery.readings if group == TELLING else ())

@@ -54,6 +54,7 @@ class FrameWork:
 
     def compute(self, recipes: Sequence[Recipe], groups: int) -> RDD[tuple[int, Holding]]:
         shapes = {recipe.shape.id: recipe.shape for recipe in recipes}
+        version = max((recipe.version for recipe in recipes), default=0)
         rows = _Rows(
             self.stream, self.column, self.number, self.since, self.slack_us, self.latest, recipes
         )
@@ -61,7 +62,7 @@ class FrameWork:
         def compute_batches(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             for batch in batches:
                 computed = rows.deliveries(pa.Table.from_batches([batch]))
-                yield _packed(delivered(computed, shapes, groups))
+                yield _packed(delivered(computed, shapes, groups, version))
 
         computed = self.frame.mapInArrow(compute_batches, "g int, kept binary")
         return computed.rdd.map(lambda row: (row.g, pickle.loads(row.kept)))

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from muntin.kernel.consolidate import Algorithm, consolidate_sql
+from muntin.kernel.plan import plan_of
 from muntin.kernel.statements import compute_sql, finish_sql, merge_sql, order_sql
-from muntin.language.explain import explain, explain_job, explain_stream
+from muntin.language.explain import explain, explain_plan, explain_stream
 from muntin.language.layout import laid_out
+from muntin.model import Job
 from tests.language.cases import program
 
 TEXT = """
@@ -16,6 +18,12 @@ CREATE JOB hot AS
   FROM clicks WHERE n > 0 GROUP BY product ORDER BY clicks DESC LIMIT 10
   WINDOW 1 HOUR EVERY 10 MINUTES;
 """
+
+
+def explain_job(job: Job) -> str:
+    return explain_plan(plan_of(job, job.windows))
+
+
 STREAM = """\
 STREAM clicks
   files      logs/{source}/*.csv, more/*

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from enum import StrEnum
 from typing import Protocol
 
 import numpy as np
@@ -63,6 +64,29 @@ class Finished:
     made: Made = ()  # windows that are complete now, and of which larger ones may be made
     stays: tuple[pa.Table, ...] = ()  # blocks that go on from here, beside those given
     ends: dict[str, int] = field(default_factory=dict)  # of jobs: no open session ends before
+
+
+class Place(StrEnum):
+    """Where an operator runs."""
+
+    SOURCE = "where records are read"
+    ANYWHERE = "anywhere"
+    GROUP = "in every key group"
+    WINDOW = "in one task a window"
+    DRIVER = "where results are committed"
+
+
+@dataclass(frozen=True)
+class Operator:
+    """One step from records to results: a statement, or what Python does in its place."""
+
+    name: str
+    does: str
+    place: Place
+    sql: str | None = None
+
+    def __str__(self) -> str:
+        return f"{self.name}: {self.does}, {self.place}"
 
 
 class Kind(Protocol):
@@ -159,5 +183,5 @@ class Kind(Protocol):
     def algorithm(self, spec: WindowSpec) -> str:
         """How windows are made of panes, as `explain` says it."""
 
-    def statements(self, job: Job, separate: bool) -> Iterator[tuple[str, str]]:
-        """What runs where, each with its SQL."""
+    def operators(self, job: Job, windows: Windows, separate: bool) -> Iterator[Operator]:
+        """What runs for a job, and where, of a shape that serves these windows."""

@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from muntin.kernel.consolidate import Algorithm
 from muntin.kernel.due import Due
-from muntin.kernel.kinds.kind import Finished, Given, Made, Outcome
+from muntin.kernel.kinds.kind import Finished, Given, Made, Operator, Outcome, Place
 from muntin.kernel.kinds.panes import some
 from muntin.kernel.kinds.windowed import Windowed, alone, joined, whole
 from muntin.kernel.python.mapping import map_pairs
@@ -80,6 +80,12 @@ class Pairs(Windowed):
             return f"{Algorithm.REMOVE}: {Algorithm.REMOVE.meaning}"
         return "merge: of all their panes"
 
-    def statements(self, job: Job, separate: bool) -> Iterator[tuple[str, str]]:
-        selected = self.compute_sql(job.windows, marked=False)
-        yield "select: the records that Python is given, where records are read", selected
+    def operators(self, job: Job, windows: Windows, separate: bool) -> Iterator[Operator]:
+        selected = self.compute_sql(windows, marked=False)
+        yield Operator("select", "the records that Python is given", Place.SOURCE, selected)
+        yield Operator("compute", "records to the values of keys", Place.SOURCE)
+        yield Operator("merge", "values of keys to fewer", Place.ANYWHERE)
+        yield Operator("finish", "values of keys to rows", Place.GROUP)
+        if self.more_rounds(job):
+            yield Operator("rounds", "the rounds that follow, over all pairs", Place.WINDOW)
+        yield Operator("order", "rows of all key groups to results", Place.DRIVER)

@@ -24,7 +24,7 @@ from muntin.kernel.consolidate import (
 )
 from muntin.kernel.due import Due, DueEnds, Ends
 from muntin.kernel.engine import run
-from muntin.kernel.kinds.kind import Finished, Given, Made, Outcome
+from muntin.kernel.kinds.kind import Finished, Given, Made, Operator, Outcome, Place
 from muntin.kernel.kinds.windowed import Windowed, alone, joined, whole
 from muntin.kernel.python.mapping import map_cells
 from muntin.kernel.python.states import added, fault_rows, finished, merged, with_faults
@@ -110,23 +110,26 @@ class Panes(Windowed):
         return with_faults(ordered, told)
 
     def algorithm(self, spec: WindowSpec) -> str:
-        algorithm = algorithm_of(self.shape, spec, spec.overlap + 1)
-        return f"{algorithm}: {algorithm.meaning}"
+        several = algorithm_of(self.shape, spec, spec.overlap + 1)
+        alone = algorithm_of(self.shape, spec, 1)
+        one_by_one = f"; {alone}, where one is due alone" if alone is not several else ""
+        return f"{several}: {several.meaning}{one_by_one}"
 
-    def statements(self, job: Job, separate: bool) -> Iterator[tuple[str, str]]:
-        shape = self.shape
-        if shape.code is not None:
-            selected = selected_sql(shape, job.windows, marked=False)
-            yield "select: the records that Python is given, where records are read", selected
-        compute = self.compute_sql(job.windows, False, separate)
-        yield "compute: records to blocks, where records are read", compute
-        yield "merge: blocks to blocks, anywhere", merge_sql(shape)
+    def operators(self, job: Job, windows: Windows, separate: bool) -> Iterator[Operator]:
+        if self.shape.code is not None:
+            selected = selected_sql(self.shape, windows, marked=False)
+            yield Operator("select", "the records that Python is given", Place.SOURCE, selected)
+        compute = self.compute_sql(windows, False, separate)
+        yield Operator("compute", "records to blocks", Place.SOURCE, compute)
+        yield Operator("merge", "blocks to blocks", Place.ANYWHERE, merge_sql(self.shape))
+        answered = _answered(job)
         for spec in job.windows:
-            which = f" ({describe_window(shape.axis, spec)})" if len(job.windows) > 1 else ""
-            algorithm = algorithm_of(shape, spec, spec.overlap + 1)
-            sql = finish_sql(job, consolidate_sql(shape, spec, algorithm))
-            yield f"finish: blocks to rows, in every key group{which}", sql
-        yield "order: rows of all key groups to results", order_sql(job)
+            which = f" of {describe_window(self.shape.axis, spec)}" if len(job.windows) > 1 else ""
+            algorithm = algorithm_of(answered.shape, spec, spec.overlap + 1)
+            sql = finish_sql(answered, consolidate_sql(answered.shape, spec, algorithm))
+            yield Operator("finish", f"blocks to rows{which}", Place.GROUP, sql)
+        ordered = order_sql(answered)
+        yield Operator("order", "rows of all key groups to results", Place.DRIVER, ordered)
 
 
 def _answered(job: Job) -> Job:

@@ -20,7 +20,16 @@ import pyarrow.compute as pc
 
 from muntin.kernel.due import Due, Emitted
 from muntin.kernel.engine import quote, run
-from muntin.kernel.kinds.kind import Finished, Given, Made, Numbers, Outcome, Told
+from muntin.kernel.kinds.kind import (
+    Finished,
+    Given,
+    Made,
+    Numbers,
+    Operator,
+    Outcome,
+    Place,
+    Told,
+)
 from muntin.kernel.python.states import added, merged
 from muntin.kernel.statements import (
     SESSION_RECORDS,
@@ -166,12 +175,13 @@ class Sessions:
     def algorithm(self, spec: WindowSpec) -> str:
         return "sessions: partial ones less than the gap apart are merged"
 
-    def statements(self, job: Job, separate: bool) -> Iterator[tuple[str, str]]:
-        compute = self.compute_sql((), marked=False)
-        yield "compute: records to blocks, where records are read", compute
-        yield "merge: partial sessions to longer ones, anywhere", merge_sessions_sql(self.shape)
-        yield "finish: ended sessions to rows, in every key group", finish_sessions_sql(job)
-        yield "order: rows of all key groups to results", order_sql(job, _CARRIED)
+    def operators(self, job: Job, windows: Windows, separate: bool) -> Iterator[Operator]:
+        compute, merge = self.compute_sql((), marked=False), merge_sessions_sql(self.shape)
+        yield Operator("compute", "records to blocks", Place.SOURCE, compute)
+        yield Operator("merge", "partial sessions to longer ones", Place.ANYWHERE, merge)
+        finish, order = finish_sessions_sql(job), order_sql(job, _CARRIED)
+        yield Operator("finish", "ended sessions to rows", Place.GROUP, finish)
+        yield Operator("order", "rows of all key groups to results", Place.DRIVER, order)
 
 
 @cache

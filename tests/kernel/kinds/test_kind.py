@@ -43,9 +43,17 @@ def test_values_in_python_that_sql_combines_are_panes() -> None:
 def test_what_is_told_of_a_kind(kind: type[Kind]) -> None:
     job = job_of(JOBS[kind])
     found: Kind = kind_of(job.shape)
-    titles = [title.split(":")[0] for title, _ in found.statements(job, separate=False)]
+    operators = list(found.operators(job, job.windows, separate=False))
+    names = [operator.name for operator in operators]
     in_sql = kind in (Panes, Sessions)
-    assert titles == (["compute", "merge", "finish", "order"] if in_sql else ["select"])
+    assert [name for name in names if name not in ("select", "rounds")] == [
+        "compute",
+        "merge",
+        "finish",
+        "order",
+    ]
+    assert all(operator.sql for operator in operators) == in_sql
+    assert ("select" in names) == (not in_sql)
     assert found.has_cells == in_sql
     assert found.has_panes == (kind is not Sessions)
     assert found.has_windows == (kind is not Living)

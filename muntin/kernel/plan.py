@@ -1,0 +1,57 @@
+"""What runs for a job, and where: the value that `explain` prints and that runners go by.
+
+An operator is a step on the way from records to results. Where an operator's SQL is given, that
+statement is what runs: both are made by the same function of the job's kind. Statements differ in
+one point from those of a run that has late records, which also compare each record with its mark.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from muntin.kernel.kinds import kind_of
+from muntin.kernel.kinds.kind import Operator
+from muntin.kernel.statements import Windows
+from muntin.model import Job, Shape
+from muntin.windows.choice import Choice
+from muntin.windows.spec import WindowSpec
+
+
+class Sharing(StrEnum):
+    """Where partials of windows come from."""
+
+    SHARED = "shared partials"
+    SEPARATE = "separate state for each window"
+
+
+@dataclass(frozen=True)
+class Plan:
+    """One job as it runs from here on. Sharing and algorithms may be others with the next batch."""
+
+    job: Job
+    sharing: Sharing
+    reason: str
+    operators: tuple[Operator, ...]
+
+    @property
+    def shape(self) -> Shape:
+        return self.job.shape
+
+    def algorithm(self, spec: WindowSpec) -> str:
+        """How windows of one kind are made of panes, in words."""
+        return kind_of(self.shape).algorithm(spec)
+
+
+def plan_of(job: Job, windows: Windows, choice: Choice | None = None) -> Plan:
+    """The plan of a job whose shape serves these windows, of the job and of others.
+
+    `choice` is what was decided while running; without one, what a run begins with.
+    """
+    kind = kind_of(job.shape)
+    decided = choice or Choice(reason="decided anew while running, by what is measured")
+    if kind.always_shared is not None:
+        decided = Choice(False, kind.always_shared)
+    sharing = Sharing.SEPARATE if decided.separate else Sharing.SHARED
+    operators = tuple(kind.operators(job, windows, decided.separate))
+    return Plan(job, sharing, decided.reason, operators)
