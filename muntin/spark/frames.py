@@ -22,7 +22,7 @@ from muntin.logs.bad import ahead_text
 from muntin.logs.chunks import Chunk, WorkOrder
 from muntin.logs.formats import Wanted
 from muntin.logs.records import parse
-from muntin.model import Stream
+from muntin.model import TIME, Stream
 from muntin.run.contracts import Batch, Delivery, Request, Task
 from muntin.spark.collection import Holding, delivered
 
@@ -83,9 +83,9 @@ class _Rows:
     def deliveries(self, rows: pa.Table) -> Iterator[Delivery]:
         """The rows of each source; a batch has several deliveries of a source, in any order."""
         for source, mine in self._by_source(rows):
-            reached = self.since.get(source, {})
-            clocks: dict[str, Clock] = {axis: BatchClock(at) for axis, at in reached.items()}
-            yield self._delivery(source, mine, Clocks(self.slack_us, clocks, self.latest))
+            clock = BatchClock(self.since.get(source, {}).get(TIME.column))
+            clocks = Clocks(self.slack_us, {TIME.column: clock}, self.latest)
+            yield self._delivery(source, mine, clocks)
 
     def _by_source(self, rows: pa.Table) -> Iterator[tuple[str, pa.Table]]:
         if self.column is None:

@@ -43,7 +43,7 @@ JOB hot on clicks
   pane     10 minutes
   windows
     1 hour every 10 minutes  6 panes, the next 1 pane later  remove: what enters is added, \
-what leaves removed
+what leaves removed; share, where one is due alone
   sharing  shared partials: decided anew while running, by what is measured
   filter   "n" > 0
   keys
@@ -108,7 +108,7 @@ def test_several_windows_and_bounds() -> None:
     ).jobs
     shown = explain_job(jobs["timed"])
     assert SEVERAL in shown
-    assert shown.count("  finish: blocks to rows, in every key group (") == 2
+    assert shown.count("  finish: blocks to rows of ") == 2
     assert COUNTED in explain_job(jobs["counted"])
 
 
@@ -118,14 +118,14 @@ SEVERAL = """
     5 minutes                               10 panes, the next 10 panes later   share: the panes \
 and smaller windows with the fewest rows
     1 hour every 5 minutes from 30 seconds  120 panes, the next 10 panes later  remove: what \
-enters is added, what leaves removed
+enters is added, what leaves removed; share, where one is due alone
   bounds   from 2026-01-01 00:00:00 on, before 2026-01-02 00:00:00
 """
 COUNTED = """
   pane     100 of id
   windows
     500 of id every 100  5 panes, the next 1 pane later  stacks: two running merges, as \
-cells cannot be removed
+cells cannot be removed; share, where one is due alone
   bounds   from 1000 on
 """
 

@@ -7,6 +7,7 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from muntin.fidelity.scoreboard import Source
 from muntin.kernel.block import Block
 from muntin.kernel.due import Due, Emitted
 from muntin.language.program import sql
@@ -36,15 +37,17 @@ class Collected:
         stream = self.program.streams["logs"]
         self.catalog = Catalog.of(stream, self.jobs.values())
         self.files = LogFiles(stream, True)
+        self.sources: dict[str, Source] = {}
         self.collection = SparkCollection(spark.sparkContext)
 
     def read(self, source: str, *records: tuple[int, str, int]) -> None:
         with (self.folder / f"{source}.jsonl").open("a") as file:
             for t, k, n in records:
                 file.write(json.dumps({"t": t, "k": k, "n": n}) + "\n")
-        batch = self.files.next(Request(1.0, True, None, {}, 0, None))
+        batch = self.files.next(Request(1.0, True, None, self.sources, 0, None))
         assert batch.work is not None
-        self.collection.add(batch.work, self.catalog.recipes, {})
+        for reading in self.collection.add(batch.work, self.catalog.recipes, {}):
+            self.sources[reading.source] = Source(sequence=reading.sequence)
 
     def rows(self, *ends: int) -> list[dict[str, Any]]:
         answer = self.collection.answer(self.catalog, Due({"j": [list(ends)]}), None)

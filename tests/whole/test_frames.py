@@ -14,7 +14,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -171,7 +170,6 @@ def test_a_record_is_late_by_the_batch_before(spark: SparkSession, tmp_path: Pat
     assert rows == [(0, 60, 2), (60, 120, 2)] == answer(counted(), batches)
 
 
-@pytest.mark.xfail(strict=True, reason="rows of a source's first batch are late by their order")
 def test_the_first_batch_of_a_source_has_no_order_either(
     spark: SparkSession, tmp_path: Path
 ) -> None:
