@@ -19,14 +19,20 @@ from muntin.windows.spec import WindowSpec
 
 @dataclass(frozen=True)
 class InForce:
-    """What is remembered of a catalog: the shape of each job, and the grid of each shape."""
+    """What is remembered of a catalog: the shape and windows of jobs, and the grids of shapes."""
 
     shapes: Mapping[str, str] = field(default_factory=dict)
     grids: Mapping[str, Grid] = field(default_factory=dict)
+    windows: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
     def had(self, job: Job) -> bool:
-        """Whether a job was in force as it is, but perhaps on other panes."""
+        """Whether blocks of a job were computed, perhaps on other panes or for other windows."""
         return self.shapes.get(job.name) == job.shape.id
+
+    def new_windows(self, job: Job) -> tuple[WindowSpec, ...]:
+        """The windows of a job that it did not have."""
+        known = self.windows.get(job.name, ()) if self.had(job) else ()
+        return tuple(spec for spec in job.windows if spec.key not in known)
 
 
 @dataclass(frozen=True)
@@ -92,7 +98,11 @@ class Catalog:
 
     @property
     def in_force(self) -> InForce:
-        return InForce({name: job.shape.id for name, job in self.jobs.items()}, self.grids)
+        return InForce(
+            {name: job.shape.id for name, job in self.jobs.items()},
+            self.grids,
+            {name: tuple(spec.key for spec in job.windows) for name, job in self.jobs.items()},
+        )
 
     def in_order(self, follow: bool) -> bool:
         """Whether the records of a source have to be read one after another."""

@@ -80,9 +80,9 @@ class Departures:
         known = self.left(job, spec).get(end * spec.pane)
         return known.revision if known is not None and job.bounds.revise_us is not None else 0
 
-    def begin(self, job: Job, position: int) -> None:
-        """Has a job that is new answer only for windows that start at a position or later."""
-        for spec in job.windows:
+    def begin(self, job: Job, windows: Iterable[WindowSpec], position: int) -> None:
+        """Has a job answer only for those of its new windows that start at a position or later."""
+        for spec in windows:
             first = -(-position // spec.pane)  # the first pane that lies behind it as a whole
             before = spec.last_end(first - 1) * spec.pane
             self._progress.emitted[job.name, spec.key] = before

@@ -16,7 +16,7 @@ from muntin.fidelity.score import EVER, NEVER
 from muntin.fidelity.scoreboard import Moment, Scoreboard, Source
 from muntin.kernel.compute import Recipe
 from muntin.kernel.reading import Reading
-from muntin.model import Fault
+from muntin.model import Fault, Shape
 from muntin.run.answers import emission_of, note_timing, still_leaving
 from muntin.run.catalog import Catalog, InForce
 from muntin.run.chooser import Chooser
@@ -167,8 +167,9 @@ class Loop:
     def _adopt(self, before: InForce) -> None:
         """Takes up what was read for the jobs that were in force before.
 
-        A job that is new, or means something else now, answers from its first whole pane on: the
-        first that is kept for another job of its shape, or else the first behind all that was read.
+        Windows that are new, or of a job that means something else now, begin with their first
+        whole pane: the first that is kept for others of their shape, if its panes fit, or else the
+        first behind all that was read.
         """
         for id_, grid in self.catalog.grids.items():
             known = before.grids.get(id_)
@@ -176,16 +177,27 @@ class Loop:
                 self.progress.ledger.regrid(known, grid)
         self.progress.ledger.keep(self.catalog.grids.values())
         for job in self.catalog.jobs.values():
-            if before.had(job):
-                continue
+            new = before.new_windows(job)
             position = self._scoreboard.furthest(job.shape.axis.column) + 1
-            others = [j for j in self.catalog.by_shape[job.shape.id] if before.had(j)]
-            _, kept = before.grids.get(job.shape.id, ("", 0))
-            if others and kept and all(spec.fits(kept) for spec in job.windows):
-                oldest = self._retention.oldest_pane(job.shape, self.departures.emitted(others))
-                position = min(position, oldest * job.shape.pane)
-            if position > NEVER + 1:
-                self.departures.begin(job, position)
+            if not new or position <= NEVER + 1:
+                continue
+            kept = before.grids.get(job.shape.id, ("", 0))[1]
+            others = self._kept_for_others(job.shape, before)
+            if kept and others is not None and all(spec.fits(kept) for spec in new):
+                position = min(position, others * job.shape.pane)
+            self.departures.begin(job, new, position)
+
+    def _kept_for_others(self, shape: Shape, before: InForce) -> int | None:
+        """The first pane that is kept for windows of a shape which were there before, if any."""
+        others = []
+        for job in self.catalog.by_shape[shape.id]:
+            new = before.new_windows(job)
+            known = tuple(spec for spec in job.windows if spec not in new)
+            if known:
+                others.append(replace(job, windows=known))
+        if not others:
+            return None
+        return self._retention.oldest_pane(shape, self.departures.emitted(others))
 
     def _request(self, started: float, wake_at: float | None) -> Request:
         longest = self._agenda(self._moment(behind=self._behind)).longest_batch()

@@ -207,7 +207,7 @@ def locked(state: Path) -> Iterator[None]:
     """Holds a state folder for one run alone."""
     with _holding:
         if state.resolve() in _held:
-            raise StateError(f"the state folder {state} is in use by this process")
+            raise StateError(f"the state folder {state} is in use by process {os.getpid()}")
     hold = StateHold(state)
     try:
         yield
@@ -254,6 +254,7 @@ def _document(saved: Saved) -> Document:
         },
         "shapes": saved.in_force.shapes,
         "grids": saved.in_force.grids,
+        "windows": saved.in_force.windows,
         "positions": {file.key: file for file in saved.positions},
         "sources": {name: _fields(source) for name, source in p.sources.items()},
         "emitted": p.emitted,
@@ -297,13 +298,14 @@ def _saved(document: Document) -> Saved:
     )
     positions = tuple(FilePosition(*row) for row in found["positions"].values())
     grids = {id_: (axis, size) for id_, (axis, size) in found["grids"].items()}
-    in_force = InForce(found["shapes"], grids)
+    kinds = {job: tuple(keys) for job, keys in found["windows"].items()}
+    in_force = InForce(found["shapes"], grids, kinds)
     return Saved(now["batch"], progress, positions, in_force, results=dict(now["results"]))
 
 
 _SECTIONS = (
-    "shapes", "grids", "positions", "sources", "emitted", "left", "timings", "lags", "choices",
-    "late", "failures",
+    "shapes", "grids", "windows", "positions", "sources", "emitted", "left", "timings", "lags",
+    "choices", "late", "failures",
 )  # fmt: skip
 
 
@@ -320,7 +322,7 @@ def differences(before: InForce, now: InForce) -> Iterator[str]:
     for name, shape in before.shapes.items():
         if name not in now.shapes:
             yield f"job '{name}' is no longer run; its results stay"
-        elif shape != now.shapes[name]:
+        elif (shape, set(before.windows[name])) != (now.shapes[name], set(now.windows[name])):
             yield (
                 f"job '{name}' has changed: stored results are of the old definition, and the new "
                 "one answers from here on; another --state reads the files again"

@@ -226,11 +226,29 @@ def test_a_changed_job_starts_again_and_says_so(spark: SparkSession, tmp_path: P
     assert Follower(spark, tmp_path).step() == [(0, "a", 1)]
     changed = STREAM.replace("sum(n) AS n", "max(n) AS n")
     text = changed.format(folder=tmp_path / "logs", slack="")
-    write(tmp_path / "logs", "web-1", (12, "a", 7), (21, "a", 2))
+    write(tmp_path / "logs", "web-1", (12, "a", 7), (21, "a", 3), (22, "a", 2), (31, "a", 2))
     settings = Settings(tmp_path / "state", follow=True, seconds=0)
-    steps = list(SparkRun(mt.sql(text), spark.sparkContext, settings).turns())
-    assert "job 'sums' has changed" in steps[0].notes[0]
-    assert stored(tmp_path)[-1] == (10, "a", 7, 1)
+    turns = list(SparkRun(mt.sql(text), spark.sparkContext, settings).turns())
+    assert "job 'sums' has changed" in turns[0].notes[0]
+    # Of the window from 10 on, one record was read by the old definition.
+    assert stored(tmp_path) == [(0, "a", 1, 1), (20, "a", 3, 2)]
+
+
+def test_a_job_that_is_added_changes_no_other(spark: SparkSession, tmp_path: Path) -> None:
+    """Its windows are shorter, so that both share smaller panes than those that were saved."""
+    write(tmp_path / "logs", "web-1", (1, "a", 1), (11, "a", 2), (13, "b", 4))
+    assert Follower(spark, tmp_path).step() == [(0, "a", 1)]
+    added = "CREATE JOB short AS SELECT k, sum(n) AS n, count(*) AS c FROM logs GROUP BY k "
+    text = STREAM.format(folder=tmp_path / "logs", slack="") + added + "WINDOW 2 SECONDS;"
+    write(tmp_path / "logs", "web-1", (13, "a", 8), (15, "a", 16), (17, "b", 32), (21, "a", 64))
+    settings = Settings(tmp_path / "state", follow=True, seconds=0)
+    (turn,) = SparkRun(mt.sql(text), spark.sparkContext, settings).turns()
+    assert turn.notes == []
+    assert stored(tmp_path) == [(0, "a", 1, 1), (10, "a", 26, 3), (10, "b", 36, 2)]
+    rows = Results(tmp_path / "state").read("short").to_pylist()
+    starts = [int(row["window_start"].timestamp()) - BASE for row in rows]
+    assert list(zip(starts, (row["n"] for row in rows), strict=True)) == [(14, 16), (16, 32)]
+    assert all(row["c2"]["area"] == 1 for row in rows)
 
 
 def is_stored(folder: Path, row: tuple[int, str, int, int]) -> bool:
@@ -297,10 +315,10 @@ def test_a_changed_job_never_gets_its_old_blocks_back(spark: SparkSession, tmp_p
         STREAM.replace("sum(n) AS n", "sum(n % 10) AS n").format(folder=tmp_path / "logs", slack="")
     )
     settings = Settings(tmp_path / "state", follow=True, seconds=0)
-    for row in ((2, "a", 3), (3, "a", 4), (11, "a", 0)):
+    for row in ((2, "a", 3), (12, "a", 3), (13, "a", 14), (21, "a", 0)):
         write(tmp_path / "logs", "web-1", row)
         list(SparkRun(changed, spark.sparkContext, settings).turns())
-    assert stored(tmp_path) == [(0, "a", 7, 2)]
+    assert stored(tmp_path) == [(10, "a", 7, 2)]
 
 
 def test_a_restart_makes_nobody_idle(spark: SparkSession, tmp_path: Path) -> None:
