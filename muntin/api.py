@@ -5,9 +5,9 @@ Spark is imported when it is asked for, so that everything else works without a 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import pyarrow as pa
 
@@ -22,6 +22,8 @@ from muntin.units import parse_duration
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
+
+    from muntin.windows.choice import Sharing
 
 
 def run_on_spark(
@@ -60,12 +62,30 @@ def attach(
     slack: str = "0s",
     source: str | None = None,
     idle: str = "10s",
+    sources: Sequence[str] = (),
+    sharing: str = "auto",
 ) -> StreamingQuery:
-    """Runs `jobs`, SQL over a stream of that name, on a streaming DataFrame."""
+    """Runs `jobs`, SQL over a stream of that name, on a streaming DataFrame.
+
+    `source` names the column that says which server a record is from. `sources` are those that are
+    awaited whether or not they have been seen, as after SOURCES. `sharing` is `auto`, `shared` or
+    `separate`.
+    """
     from muntin.spark.attach import attach as attach_frame
 
     slack_us, idle_s = microseconds_of(slack, "slack"), seconds_of(idle, "idle")
-    return attach_frame(frame, jobs, Path(state), stream, timestamp, slack_us, source, idle_s)
+    return attach_frame(
+        frame,
+        jobs,
+        Path(state),
+        stream,
+        timestamp,
+        slack_us,
+        source,
+        idle_s,
+        sources,
+        sharing_of(sharing, "sharing"),
+    )
 
 
 def seconds_of(text: str, option: str) -> float:
@@ -82,6 +102,13 @@ def microseconds_of(text: str, option: str) -> int:
         return parse_duration(text)
     except ValueError as error:
         raise InputError(f"{option}: {error}") from error
+
+
+def sharing_of(text: str, option: str) -> Sharing:
+    """How windows are computed, given as an option."""
+    if text not in ("auto", "shared", "separate"):
+        raise InputError(f"{option} is auto, shared or separate, not '{text}'")
+    return cast("Sharing", text)
 
 
 def results(job: str, state: str | Path = DEFAULT_STATE, window: str = "all") -> pa.Table:
