@@ -139,6 +139,7 @@ class Loop:
 
     def leave(self, started: float, ahead: float = 0.0) -> Emission:
         """Lets windows leave that are due, without reading; what is due so far ahead leaves too."""
+        self._behind = self._intake.behind(self.progress.sources)
         return self._leave(started, False, None, ahead)
 
     def wake_at(self) -> float | None:
