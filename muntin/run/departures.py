@@ -18,7 +18,7 @@ from muntin.windows.spec import WindowSpec
 
 Scores = dict[tuple[str, int, int], C2]  # of a job, the number of its kind, and the end
 Upto = dict[JobKind, int]  # the position up to which all windows of a kind have left
-_Asked = tuple[WindowSpec, int | None, int, int | None, int | None]
+_Asked = tuple[str, WindowSpec, int | None, int, int | None, int | None]
 
 
 class Departures:
@@ -27,22 +27,20 @@ class Departures:
     def __init__(self, progress: Progress) -> None:
         self._progress = progress
         self._touched: dict[tuple[str, int], set[int]] = {}  # windows that must leave again
-        # By grid, as long as its panes are the same: jobs with the same windows share the answer.
-        self._open: dict[Grid, tuple[Sequence[int], dict[_Asked, list[int]]]] = {}
+        # As long as the ledger is the same, jobs with the same windows share the answer.
+        self._open: tuple[int, dict[_Asked, list[int]]] = (-1, {})
 
     def open(self, job: Job, spec: WindowSpec, horizon: int = EVER) -> list[int]:
         """The ends, up to a position, of windows that hold records and have not left."""
-        grid = job.shape.axis.column, job.shape.pane
-        panes = self._progress.ledger.panes(grid)
-        same, known = self._open.get(grid, (None, {}))
-        if same is not panes:
-            known = {}
-            self._open[grid] = panes, known
-        begin, until = job.shape.begin, job.shape.until
-        asked = spec, self._upto(job, spec), horizon, begin, until
+        ledger, axis = self._progress.ledger, job.shape.axis.column
+        if self._open[0] != ledger.version:
+            self._open = ledger.version, {}
+        known = self._open[1]
+        begin, until, upto = job.shape.begin, job.shape.until, self._upto(job, spec)
+        asked = axis, spec, upto, horizon, begin, until
         ends = known.get(asked)
         if ends is None:
-            ends = spec.ends(panes, asked[1], horizon // spec.pane)
+            ends = spec.ends(ledger.panes((axis, spec.pane)), upto, horizon // spec.pane)
             if begin is not None:
                 ends = [end for end in ends if end * spec.pane > begin]
             if until is not None:

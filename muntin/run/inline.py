@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import pyarrow as pa
 
+from muntin.errors import MuntinError
 from muntin.kernel.block import regrid
 from muntin.kernel.compute import Recipe
 from muntin.kernel.due import Due, Emitted, due_kinds
@@ -189,8 +190,15 @@ class InlineRun:
     def turn(self, now: float) -> Emission:
         """Reads the next batch, and emits what is due then."""
         self._now = now
-        turn = self.loop.turn()
-        for text in turn.notes:
-            self._note(text)
+        try:
+            turn = self.loop.turn()
+        except MuntinError:
+            self._tell(self.loop.notes())
+            raise
+        self._tell(turn.notes)
         self.is_over = not (self._rules.follow or turn.remaining)
         return turn.emission
+
+    def _tell(self, notes: Sequence[str]) -> None:
+        for text in notes:
+            self._note(text)

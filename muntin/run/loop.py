@@ -116,11 +116,12 @@ class Loop:
         if not self._cold and wake_at is not None and wake_at - started < self.pace.batch.high:
             # Their deadline would pass while the next batch is read.
             first = self.leave(started, ahead=self.pace.batch.high)
-            if first.windows:
-                return self._told(first, 0, first.notes)
             self._notes += first.notes
+            if first.windows:
+                return self._told(first, 0)
         batch = self._intake.next(self._request(started, wake_at))
-        notes = [*self.notes(), *batch.notes, *self._read(batch, started)]
+        self._notes += batch.notes
+        self._notes += self._read(batch, started)
         self._remaining = batch.remaining
         if batch.work is not None:
             self._unsaved = True
@@ -132,10 +133,10 @@ class Loop:
         if final or self.in_order:
             self._behind = self._intake.behind(self.progress.sources)
             emission = self._leave(started, final, batch)
-        notes += emission.notes
+        self._notes += emission.notes
         if final:
-            notes += self._journal.tidy()
-        return self._told(emission, batch.bytes, notes)
+            self.tidy()
+        return self._told(emission, batch.bytes)
 
     def leave(self, started: float, ahead: float = 0.0) -> Emission:
         """Lets windows leave that are due, without reading; what is due so far ahead leaves too."""
@@ -152,7 +153,7 @@ class Loop:
         self._notes += self._journal.tidy()
 
     def notes(self) -> list[str]:
-        """What there is to say already, before the next turn would."""
+        """What there is to say already: before the next turn, or in place of one that failed."""
         notes, self._notes = self._notes, []
         return notes
 
@@ -385,6 +386,6 @@ class Loop:
         self._now = max(self._now, now)
         return self._now
 
-    def _told(self, emission: Emission, size: int, notes: Sequence[str]) -> Turn:
+    def _told(self, emission: Emission, size: int) -> Turn:
         stream, records = self.catalog.stream.name, self.progress.records
-        return Turn(stream, emission, size, self._remaining, records, notes)
+        return Turn(stream, emission, size, self._remaining, records, self.notes())

@@ -237,9 +237,12 @@ class Ledger:
         self._grids: dict[Grid, _Panes] = {}
         self._added: list[Tally] | None = None  # since changes were asked for; None: unwatched
         self._forgotten: dict[Grid, int] = {}
+        self.version = 0
+        """Another number whenever something has changed."""
         self.add(tallies)
 
     def add(self, tallies: Iterable[Tally]) -> None:
+        self.version += 1
         grids, added = self._grids, self._added
         for tally in tallies:
             grid = tally.axis, tally.size
@@ -273,6 +276,7 @@ class Ledger:
     def forget(self, grid: Grid, before: int) -> None:
         """Drops what lies before a pane."""
         if grid in self._grids:
+            self.version += 1
             self._grids[grid].forget(before)
             if self._added is not None:
                 self._forgotten[grid] = max(before, self._forgotten.get(grid, before))
@@ -302,6 +306,7 @@ class Ledger:
     def keep(self, grids: Collection[Grid]) -> None:
         """Drops all other grids."""
         gone = [grid for grid in self._grids if grid not in grids]
+        self.version += 1
         for grid in gone:
             del self._grids[grid]
         if gone:
