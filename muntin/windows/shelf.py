@@ -33,9 +33,9 @@ class Complete(Generic[Rows]):
 class Shelf(Generic[Rows]):
     complete: list[Complete[Rows]] = field(default_factory=list)
 
-    def put(self, found: Iterable[Complete[Rows]]) -> None:
+    def put(self, windows: Iterable[Complete[Rows]]) -> None:
         """Adds windows; of a kind that overlaps, only the newest are of use."""
-        new = list(found)
+        new = list(windows)
         over = {(c.shape, c.spec, c.group) for c in new if c.spec.stride < c.spec.length}
         kept = [c for c in self.complete if (c.shape, c.spec, c.group) not in over]
         self.complete = kept + new
