@@ -128,8 +128,8 @@ def wrong_columns_sql(stream: Stream, wanted: Wanted, present: frozenset[str]) -
     )
     typed = ", ".join(f"{value} AS {quote(c.name)}" for c, (value, _) in casts.items())
     fields = _fields_sql(stream.format, needed, torn=True) or "FROM fields"
-    found = f"SELECT [{', '.join(words) or 'NULL'}] AS __wrong, {typed} FROM ({fields})"
-    listed = f"SELECT unnest(__wrong || [NULL{there}]) AS wrong FROM ({found})"
+    checked = f"SELECT [{', '.join(words) or 'NULL'}] AS __wrong, {typed} FROM ({fields})"
+    listed = f"SELECT unnest(__wrong || [NULL{there}]) AS wrong FROM ({checked})"
     return f"SELECT CAST(wrong AS VARCHAR) AS wrong FROM ({listed}) WHERE wrong IS NOT NULL"
 
 
