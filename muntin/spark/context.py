@@ -117,7 +117,7 @@ def _new_context(jvm: Jvm, given_up: Callable[[], bool]) -> SparkContext:
 
 
 def _rehearse() -> None:
-    """The driver's part of a batch: a statement, and a commit."""
+    """What the driver does in a batch: a statement, and a commit."""
     _prepared([])
     rehearse()
 
