@@ -48,7 +48,7 @@ def emission_of(agenda: Agenda, answer: Answer, due: Due, scores: Scores) -> Emi
             windows = _windows(agenda, job, kinds, rows, scores)
             if windows.counts:  # of sessions, there may be none that end here
                 left.append(windows)
-    return Emission(left, dict(answer.blocks), notes)
+    return Emission(tuple(left), answer.blocks, tuple(notes))
 
 
 def _windows(agenda: Agenda, job: Job, ends: Ends, rows: pa.Table, scores: Scores) -> JobWindows:

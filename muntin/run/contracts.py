@@ -123,7 +123,7 @@ class Answer:
     """Ordered rows of due windows by job, and by shape blocks to save and what merging took."""
 
     rows: Mapping[str, pa.Table] = field(default_factory=dict)
-    blocks: Mapping[str, list[Block]] = field(default_factory=dict)
+    blocks: Mapping[str, Sequence[Block]] = field(default_factory=dict)
     costs: Mapping[str, Cost] = field(default_factory=dict)
     ends: Mapping[str, int] = field(default_factory=dict)
     """Of jobs with sessions: no open one ends before this."""

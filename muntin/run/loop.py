@@ -139,6 +139,7 @@ class Loop:
 
     def leave(self, started: float, ahead: float = 0.0) -> Emission:
         """Lets windows leave that are due, without reading; what is due so far ahead leaves too."""
+        self._behind = self._intake.behind(self.progress.sources)
         return self._leave(started, False, None, ahead)
 
     def wake_at(self) -> float | None:
@@ -293,7 +294,8 @@ class Loop:
         if emission.windows and not self._cold:
             over = self._clock()
             self.pace.left(over - decided, over - started)
-            emission.notes.extend(self._unreachable(emission) if self._follow else ())
+            if self._follow:
+                emission = emission.with_notes(self._unreachable(emission))
         if save:
             self._cold = self._unsaved = False
         return emission
@@ -318,10 +320,9 @@ class Loop:
             self.progress.windows += sum(len(left.counts) for left in emission.windows)
             self._chooser.merged(answer.costs)
             self._retention.forget(self.catalog, emitted, self.collection, agenda.at.now)
-        emission.notes.extend(self._unseen(agenda.at))
         now = agenda.at.now
         self._retention.forget_bounded(self.catalog, agenda.horizons, self.collection, now)
-        return emission
+        return emission.with_notes(self._unseen(agenda.at))
 
     def _dated(self, emission: Emission, agenda: Agenda) -> Emission:
         """The emission with the time at which it is made, which is no other's."""
@@ -330,7 +331,7 @@ class Loop:
         at = max(self._tick(self._clock()), self.progress.left_at + 1e-6)
         self.progress.left_at = at
         note_timing(self.progress, emission, at, agenda)
-        return replace(emission, windows=[replace(left, at=at) for left in emission.windows])
+        return replace(emission, windows=tuple(replace(left, at=at) for left in emission.windows))
 
     def _unseen(self, at: Moment) -> list[str]:
         """Tells once of sources that are declared and have not come in time."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import pairwise
@@ -260,11 +260,15 @@ def no_windows(job: Job) -> JobWindows:
 
 @dataclass(frozen=True)
 class Emission:
-    """What leaves the pipeline after one batch."""
+    """What leaves in one turn: windows, blocks to save, and what there is to say."""
 
-    windows: list[JobWindows] = field(default_factory=list)
-    blocks: dict[str, list[Block]] = field(default_factory=dict)
-    notes: list[str] = field(default_factory=list)
+    windows: tuple[JobWindows, ...] = ()
+    blocks: Mapping[str, Sequence[Block]] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+
+    def with_notes(self, notes: Iterable[str]) -> Emission:
+        """The same, with more to say."""
+        return replace(self, notes=(*self.notes, *notes))
 
     def results(self) -> Iterator[Result]:
         for windows in self.windows:

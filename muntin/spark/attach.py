@@ -95,7 +95,11 @@ def attach(
         _tell(loop.notes())
         post.holder = handler = _Handler(loop, intake, clock, post, hold)
     writer = frame.writeStream.foreachBatch(handler.take)
-    query = writer.option("checkpointLocation", str(state / "spark" / stream)).start()
+    try:
+        query = writer.option("checkpointLocation", str(state / "spark" / stream)).start()
+    except BaseException:
+        hold.release()
+        raise
     Thread(target=handler.watch, args=(query,), name=f"muntin {stream}", daemon=True).start()
     return query
 
@@ -142,6 +146,7 @@ class _Handler:
                 try:
                     with self._working():
                         if _is_active(query) and self._may_leave(query):
+                            self._intake.settle()
                             _tell(self._loop.leave(self._clock()).notes)
                 except Exception:
                     if _is_active(query):

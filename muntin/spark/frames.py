@@ -117,6 +117,7 @@ class Frames:
         self._last = number
         self._offered: tuple[DataFrame, int] | None = None
         self._batches = 0
+        self._settled = False
 
     def offer(self, frame: DataFrame, number: int) -> bool:
         """Takes the next batch; False if it is final already, and Spark repeats it."""
@@ -148,9 +149,13 @@ class Frames:
         )
         return Batch(work, number=number)
 
+    def settle(self) -> None:
+        """Takes note that all was handed over that was written during the first batch."""
+        self._settled = True
+
     def behind(self, sources: Mapping[str, Source]) -> frozenset[str]:
         """The first batch takes long: what was written meanwhile is not late for that."""
-        return frozenset(sources if self._batches == 1 else ())
+        return frozenset(sources if self._batches == 1 and not self._settled else ())
 
 
 def _packed(holdings: Iterable[tuple[int, Holding]]) -> pa.RecordBatch:

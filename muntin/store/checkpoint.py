@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import fcntl
 import os
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -46,7 +46,7 @@ class Saved:
     progress: Progress
     positions: tuple[FilePosition, ...]
     in_force: InForce
-    blocks: Mapping[str, list[Block]] = field(default_factory=dict)
+    blocks: Mapping[str, Sequence[Block]] = field(default_factory=dict)
     results: dict[str, str] = field(default_factory=dict)  # files of jobs
 
 

@@ -113,7 +113,7 @@ class Journal:
         untidy, self._untidy = self._untidy, False
         return list(self._results.compact(self._prepared)) if untidy else []
 
-    def _all_blocks(self, catalog: Catalog) -> Mapping[str, list[Block]]:
+    def _all_blocks(self, catalog: Catalog) -> Mapping[str, Sequence[Block]]:
         self._collection.compact(catalog)
         return self._collection.answer(catalog, Due(), save={}).blocks
 

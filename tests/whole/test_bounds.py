@@ -373,7 +373,7 @@ def test_no_session_that_ends_is_no_emission(tmp_path: Path) -> None:
     run.write("a", 1001, 1002, at=1002)
     run.at(1002)
     run.write("a", 1003, at=1003)
-    assert run.run.turn(1003).windows == []
+    assert run.run.turn(1003).windows == ()
 
 
 def test_the_word_of_a_quiet_source_holds_after_a_restart(tmp_path: Path) -> None:
