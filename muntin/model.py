@@ -360,7 +360,7 @@ class Program:
         return tuple(job for job in self.jobs.values() if job.stream == stream)
 
     def only(self, job: str) -> Program:
-        """The part of the program that one job needs."""
+        """As much of the program as one job needs."""
         chosen = self.jobs[job]
         return Program({chosen.stream: self.streams[chosen.stream]}, {job: chosen})
 

@@ -1,4 +1,4 @@
-"""Which file is which, while logs are renamed, cut, copied and replaced under our eyes.
+"""Which file is which, while logs are renamed, cut, copied and replaced meanwhile.
 
 A file is the one we know if it still has the bytes around the place where reading stopped.
 Its inode only says where to look first. Records carry their time, so logs that differ at all

@@ -123,7 +123,7 @@ class SparkCollection:
                 fresh = filter(Taken(final).take, task.deliver(recipes))
                 yield from delivered(fresh, shapes, groups, version)
 
-        # One a core: batches are read in a second, of which another task would take a share.
+        # One a core: a batch is short, and starting another task would take some of its time.
         tasks = work.tasks(groups)
         computed = self._context.parallelize(tasks, len(tasks)).mapPartitions(compute)
         return self.keep(computed, shapes)

@@ -74,7 +74,7 @@ class Shelf(Generic[Rows]):
         ]
 
     def drop_before(self, oldest: Mapping[str, int]) -> None:
-        """Drops windows of which a part lies before any window still to come, by shape."""
+        """Drops windows that start before all windows still to come, by shape."""
         self.complete = [
             c for c in self.complete if c.last_end - c.spec.length >= oldest.get(c.shape, 0)
         ]

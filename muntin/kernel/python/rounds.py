@@ -179,7 +179,7 @@ def shown(value: Any) -> str:
     """A value in a message."""
     try:
         text = repr(value)
-    except Exception as error:  # the user's own __repr__ is as good as the rest
+    except Exception as error:  # whatever the user's own __repr__ may raise
         text = f"a {type(value).__name__} ({error})"
     return text if len(text) <= _SHOWN else text[:_SHOWN] + "…"
 
