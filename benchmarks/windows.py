@@ -145,7 +145,7 @@ def merges() -> None:
     for spec in sorted(job.windows):
         consolidation.windows(spec, list(range(spec.length, 61, spec.length)), True)
     naive = sum(60 // spec.length * spec.length for spec in job.windows)
-    _out.print(f"{consolidation.merges.pieces} merges an hour for 5, 10, 15 and 20 minutes; "
+    _out.print(f"{consolidation.merges.tiles} merges an hour for 5, 10, 15 and 20 minutes; "
                f"{naive} without sharing\n")  # fmt: skip
 
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from muntin.windows.spec import WindowSpec
 
 SOURCE_COLUMN = "source"  # every stream has it unless its records bring their own
-POSITION = "__position"  # microseconds since the epoch, UTC; null marks a bad row
+POSITION = "__position"  # microseconds since the epoch, UTC; null in a bad row
 UNTIL = "__until"  # where the span of a record ends, if it stands for one
 SHARE = "__share"  # how much of the span lies in a pane
 ORIGIN = "__origin"  # the source of a record, where a job tells sources apart
@@ -360,7 +360,7 @@ class Program:
         return tuple(job for job in self.jobs.values() if job.stream == stream)
 
     def only(self, job: str) -> Program:
-        """The part of the program that one job needs."""
+        """As much of the program as one job needs."""
         chosen = self.jobs[job]
         return Program({chosen.stream: self.streams[chosen.stream]}, {job: chosen})
 

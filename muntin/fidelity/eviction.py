@@ -17,7 +17,7 @@ class Policy:
     """A job's bounds, applied to one window after another at one moment.
 
     `lead_us` is how long before a deadline a window has to set off to be there in time, and
-    deadlines before `started_us` are history: nobody could have kept them.
+    deadlines before `started_us` do not count.
     """
 
     bounds: Bounds

@@ -15,13 +15,13 @@ Panes = NDArray[np.int64]
 Mask = NDArray[np.bool_]
 
 
-def kept(sample: Sample, source: str, panes: Panes) -> Mask:
+def sampled(sample: Sample, source: str, panes: Panes) -> Mask:
     """Which of a source's panes are in the sample, each with the same chance."""
-    mine: Mask = kept_of(sample, [source], panes)[0]
+    mine: Mask = sampled_of(sample, [source], panes)[0]
     return mine
 
 
-def kept_of(sample: Sample, sources: Sequence[str], panes: Panes) -> Mask:
+def sampled_of(sample: Sample, sources: Sequence[str], panes: Panes) -> Mask:
     """The same of several sources, one a row."""
     seeds = np.array([_seed(sample.job, source) for source in sources], np.uint64)
     mixed = panes.astype(np.uint64) + seeds[:, None]

@@ -1,8 +1,8 @@
 """C²: which sources are in which panes of a window, and what that comes to.
 
 A board says for every source from which pane on it counts, up to where its panes are whole, and
-what is to be expected of the others. Boards merge: what one part of the system knows of a source
-and another part knows too counts once, so it does not matter where and how often they meet.
+what is to be expected of the others. Boards merge: what one of them knows of a source
+and another knows too counts once, so it does not matter where and how often they meet.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from muntin.fidelity.sampling import kept_of
+from muntin.fidelity.sampling import sampled_of
 from muntin.model import Sample
 from muntin.units import percent
 
@@ -129,7 +129,7 @@ class Board:
         panes = np.arange(start, end)
         cells = self._states(panes)
         if self.sample is not None:
-            cells[is_counted(cells) & ~kept_of(self.sample, self.sources, panes)] = State.SKIPPED
+            cells[is_counted(cells) & ~sampled_of(self.sample, self.sources, panes)] = State.SKIPPED
         return cells
 
     def _states(self, panes: Numbers) -> Cells:
@@ -275,10 +275,10 @@ class C2:
         """The sources below each other, a sign for every pane; long windows are drawn thinner."""
         cells, names = self.cells, self.names
         room = max((len(name) for name in names), default=0)
-        step = -(-max(1, cells.shape[1]) // max(1, width - room - 1))
+        panes = -(-max(1, cells.shape[1]) // max(1, width - room - 1))
         # Of panes that share a sign, the worst is shown.
         rows = [
-            "".join(SIGNS[int(row[i : i + step].max())] for i in range(0, len(row), step))
+            "".join(SIGNS[int(row[i : i + panes].max())] for i in range(0, len(row), panes))
             for row in cells
         ]
         lines = [f"{name:>{room}} {signs}" for name, signs in zip(names, rows, strict=True)]

@@ -13,8 +13,8 @@ _LEAST_US = 1_000
 class Timing:
     """The windows of one job that have left: how many, how complete, how long after their end.
 
-    Lags are those of windows whose deadline, or end, a run has lived to see; the others are
-    history. A window that leaves before its end has a lag of zero.
+    Lags are those of windows whose deadline, or end, came during a run. A window that leaves
+    before its end has a lag of zero.
     """
 
     windows: int = 0

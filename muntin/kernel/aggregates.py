@@ -84,9 +84,9 @@ class Expander:
         return cells[name].name
 
     def part(self, sub_key: str, where: str | None, ranked: bool = False) -> _Part:
-        found = self._parts.setdefault((sub_key, where), _Part(sub_key, where))
-        found.ranked = found.ranked or ranked
-        return found
+        part = self._parts.setdefault((sub_key, where), _Part(sub_key, where))
+        part.ranked = part.ranked or ranked
+        return part
 
     def finish(self, sql: str, part: _Part | None = None, zero: bool = False) -> str:
         """`zero` says that the value is zero, not unknown, where no record reached the part."""

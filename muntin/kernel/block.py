@@ -27,7 +27,7 @@ import pyarrow.compute as pc
 from muntin.errors import BlockError
 
 VERSION = 2
-NAMES_AT_MOST = 16  # sources that a header names; a thousand would outweigh the rows
+NAMES_AT_MOST = 16  # sources that a header names; more might outweigh the rows
 _MAGIC = b"MNTN"
 _HEADER = struct.Struct("<4sHQI")
 _FIELDS = struct.Struct("<4sHII")

@@ -20,7 +20,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from muntin.fidelity.sampling import kept
+from muntin.fidelity.sampling import sampled
 from muntin.kernel.kinds import kind_of
 from muntin.kernel.kinds.kind import Given
 from muntin.kernel.reading import Cost, Reading, added_up
@@ -98,8 +98,8 @@ class Clocks:
         return self.by_axis.setdefault(axis.column, Clock())
 
     def reached(self) -> dict[str, int]:
-        found = {axis: clock.reached for axis, clock in self.by_axis.items()}
-        return {axis: position for axis, position in found.items() if position is not None}
+        positions = {axis: clock.reached for axis, clock in self.by_axis.items()}
+        return {axis: position for axis, position in positions.items() if position is not None}
 
 
 @dataclass(frozen=True)
@@ -144,8 +144,8 @@ def compute_together(
     spanning = [recipe.shape.pane for recipe in recipes if recipe.shape.spans is not None]
     places = _Places(records, segments, min(spanning, default=0))
     axes = {a: None for recipe in recipes for a in recipe.shape.axes if not a.is_time}
-    ways = {axis.column: places.along(axis) for axis in (TIME, *axes)}
-    good = places.good(ways)
+    courses = {axis.column: places.along(axis) for axis in (TIME, *axes)}
+    good = places.good(courses)
     marked = MARK in good.column_names
     blocks: dict[str, pa.Table] = {}
     costs: dict[str, Cost] = {}
@@ -153,10 +153,10 @@ def compute_together(
     changed: list[dict[str, frozenset[int]]] = [{} for _ in segments]
     late: list[dict[str, tuple[int, int]]] = [{} for _ in segments]
     for recipe in recipes:
-        shape, way = recipe.shape, ways[recipe.shape.axis.column]
+        shape, course = recipe.shape, courses[recipe.shape.axis.column]
         started = time.perf_counter()
         may_be_late = marked and shape.axis.is_time and shape.revise_us is None
-        used = _used(recipe, way, places)
+        used = _used(recipe, course, places)
         rows = places.with_origin(good) if shape.by_source else good
         kind = kind_of(shape)
         made: list[pa.Table] = []
@@ -178,19 +178,19 @@ def compute_together(
         if made:
             blocks[shape.id] = made[0] if len(made) == 1 else pa.concat_tables(made)
         if not kind.has_panes:
-            for number, behind in way.too_late(recipe.over, places):
+            for number, behind in course.too_late(recipe.over, places):
                 late[number][shape.id] = behind
         taken = time.perf_counter() - started
         size = sum(block.num_rows for block in made)
         costs[shape.id] = Cost(good.num_rows, size, taken) if used.any() else Cost()
     tallies: list[list[Tally]] = [[] for _ in segments]
     for axis, size in _grids(recipes):
-        for number, tally in ways[axis].tallies(axis, size, places):
+        for number, tally in courses[axis].tallies(axis, size, places):
             tallies[number].append(tally)
-    first = {axis: way.lowest(places) for axis, way in ways.items()}
+    first = {axis: course.lowest(places) for axis, course in courses.items()}
     readings = []
     for number, segment in enumerate(segments):
-        backwards = sum(way.backwards.get(number, 0) for way in ways.values())
+        backwards = sum(course.backwards.get(number, 0) for course in courses.values())
         readings.append(
             Reading(
                 segment.source,
@@ -210,18 +210,18 @@ def compute_together(
     return blocks, readings
 
 
-def _used(recipe: Recipe, way: _Way, places: _Places) -> Mask:
+def _used(recipe: Recipe, course: _Course, places: _Places) -> Mask:
     """Which records some window of the recipe will be made of, as far as is known now."""
-    shape, used = recipe.shape, np.ones(len(way.positions), bool)
+    shape, used = recipe.shape, np.ones(len(course.positions), bool)
     if not kind_of(shape).has_panes:
-        return used if recipe.over is None else way.positions >= recipe.over
+        return used if recipe.over is None else course.positions >= recipe.over
     if recipe.needs is not None and shape.spans is None:
-        used &= way.positions >= recipe.needs
+        used &= course.positions >= recipe.needs
     if shape.sample is not None:
         for number, rows in places.stretches(apart=True):
             inside = slice(rows.start, rows.stop)
-            panes, which = np.unique(way.positions[inside] // shape.pane, return_inverse=True)
-            used[inside] &= kept(shape.sample, places.segments[number].source, panes)[which]
+            panes, which = np.unique(course.positions[inside] // shape.pane, return_inverse=True)
+            used[inside] &= sampled(shape.sample, places.segments[number].source, panes)[which]
     return used
 
 
@@ -238,7 +238,7 @@ def _grids(recipes: Iterable[Recipe]) -> list[tuple[str, int]]:
 
 
 @dataclass
-class _Way:
+class _Course:
     """The good records of all segments along one axis.
 
     By the number of a segment, where it has any: the positions at which its bad rows count, and
@@ -283,7 +283,7 @@ class _Way:
             last = np.maximum(positions, self.until - 1) // size
             touched = last - panes + 1
             first = np.repeat(panes, touched)
-            panes = first + _steps(touched)
+            panes = first + _numbered(touched)
             times, numbers = np.repeat(times, touched), np.repeat(numbers, touched)
             marks = np.repeat(marks, touched) if marks is not None else None
         counted = _count(numbers, panes, _not_before(panes, marks, size), times)
@@ -361,7 +361,7 @@ class _Places:
         yield from ((n, range(*ends)) for n, ends in enumerate(pairwise(starts)))
 
     def share(self, cost: Cost, number: int) -> Cost:
-        """A segment's part of what computing all records has cost."""
+        """A segment's share of what computing all records has cost."""
         if not cost.records:
             return cost
         start, stop = int(self.starts[number]), int(self.starts[number + 1])
@@ -372,7 +372,7 @@ class _Places:
         """The good records with the names of their sources."""
         return good.append_column(ORIGIN, repeated_sources(self.segments, self.counts))
 
-    def along(self, axis: Axis) -> _Way:
+    def along(self, axis: Axis) -> _Course:
         if axis.kind in ("records", "bytes"):
             return self._counted(axis)
         positions = self._times if axis.is_time else self._sequence(axis)
@@ -387,21 +387,21 @@ class _Places:
                 placed = clock.place(met, mine)
                 if len(placed):
                     bad_times[number] = placed
-        way = _Way(positions[self._valid], times[self._valid], bad_times)
+        course = _Course(positions[self._valid], times[self._valid], bad_times)
         if axis.kind == "sequence":
-            return self._without_backwards(way)
+            return self._without_backwards(course)
         slack = self.segments[0].clocks.slack_us if self.segments else None
-        if slack is not None and bool((way.times - slack > way.positions).any()):
-            way.marks = way.times - slack
+        if slack is not None and bool((course.times - slack > course.positions).any()):
+            course.marks = course.times - slack
         if UNTIL in self._records.column_names:
             ends = self._records.column(UNTIL).combine_chunks().fill_null(0)
-            way.until = np.asarray(ends)[self._valid]
-        return way
+            course.until = np.asarray(ends)[self._valid]
+        return course
 
     def _rows(self) -> Iterator[tuple[Segment, tuple[int, int]]]:
         return zip(self.segments, pairwise(self._bounds.tolist()), strict=True)
 
-    def _counted(self, axis: Axis) -> _Way:
+    def _counted(self, axis: Axis) -> _Course:
         """Every record takes room; a bad row takes none and counts where the next record does."""
         room = self._valid.astype(np.int64)
         if axis.kind == "bytes":
@@ -416,38 +416,38 @@ class _Places:
             if number in self._bad_at:
                 bad_times[number] = ends[self._bad_at[number]]
         positions = positions[self._valid]
-        return _Way(positions, positions, bad_times)
+        return _Course(positions, positions, bad_times)
 
     def _sequence(self, axis: Axis) -> Positions:
         column = self._records.column(axis.column).combine_chunks()
         numbers: Positions = np.asarray(column.fill_null(_NONE))
         return np.where(self._valid, numbers, _NONE)
 
-    def _without_backwards(self, way: _Way) -> _Way:
+    def _without_backwards(self, course: _Course) -> _Course:
         """Records with a lower number than one before them are bad where the source stood."""
-        back = way.positions < way.times
-        bad_times, backwards = dict(way.bad_times), {}
+        back = course.positions < course.times
+        bad_times, backwards = dict(course.bad_times), {}
         for number, rows in self.stretches(apart=True) if back.any() else ():
             inside = slice(rows.start, rows.stop)
-            fallen = way.times[inside][back[inside]]
+            fallen = course.times[inside][back[inside]]
             if len(fallen):
                 known = bad_times.get(number, np.array([], np.int64))
                 bad_times[number] = np.concatenate([known, fallen])
                 backwards[number] = len(fallen)
-        positions = np.where(back, _NONE, way.positions)
-        return replace(way, positions=positions, bad_times=bad_times, backwards=backwards)
+        positions = np.where(back, _NONE, course.positions)
+        return replace(course, positions=positions, bad_times=bad_times, backwards=backwards)
 
-    def good(self, ways: Mapping[str, _Way]) -> pa.Table:
+    def good(self, courses: Mapping[str, _Course]) -> pa.Table:
         """The rows that are not bad, with their positions and marks."""
         good = self._records if self._valid.all() else self._records.filter(pa.array(self._valid))
-        for axis, way in ways.items():
+        for axis, course in courses.items():
             if axis != TIME.column:
-                mask = way.positions == _NONE if way.backwards else None
+                mask = course.positions == _NONE if course.backwards else None
                 if axis in good.column_names:
                     good = good.drop_columns([axis])
-                good = good.append_column(axis, pa.array(way.positions, mask=mask))
-            elif way.marks is not None:
-                good = good.append_column(MARK, pa.array(way.marks))
+                good = good.append_column(axis, pa.array(course.positions, mask=mask))
+            elif course.marks is not None:
+                good = good.append_column(MARK, pa.array(course.marks))
         return good
 
 
@@ -457,11 +457,11 @@ def repeated_sources(segments: Sequence[Segment], counts: Iterable[int]) -> pa.A
     return pa.array([segment.source for segment in segments], pa.string()).take(pa.array(numbers))
 
 
-def _steps(counts: Positions) -> Positions:
+def _numbered(counts: Positions) -> Positions:
     """0, 1, 2 … up to each count, one after another."""
     begins: Positions = np.cumsum(counts) - counts
-    steps: Positions = np.arange(int(counts.sum())) - np.repeat(begins, counts)
-    return steps
+    numbers: Positions = np.arange(int(counts.sum())) - np.repeat(begins, counts)
+    return numbers
 
 
 def _not_before(panes: Positions, marks: Positions | None, size: int) -> Positions | None:

@@ -11,7 +11,7 @@ stacks   panes are cut into stretches as long as a window, so that each window i
 
 What overlaps a lot and is due one by one, as when logs are followed, leaves something behind for
 the next window, for `share` to find: where cells can be removed, the window less the panes that
-leave; else blocks of panes, so that the next one is merged from few pieces.
+leave; else blocks of panes, so that the next one is merged from few tiles.
 
 All algorithms leave out rows that are late for some windows and rows that belong to one window
 alone; those are few or merged already, and join their windows at the end.
@@ -42,7 +42,7 @@ from muntin.kernel.statements import (
     spec_id,
 )
 from muntin.model import Merge, Shape
-from muntin.windows.sharing import Cover, Numbers, Piece, Pieces
+from muntin.windows.sharing import Cover, Numbers, Tile, Tiles
 from muntin.windows.spec import WindowSpec
 
 Tables = Mapping[str, pa.Table]
@@ -87,10 +87,10 @@ class Relation:
 
 @dataclass
 class Merges:
-    """How many pieces went into how many windows."""
+    """How many tiles went into how many windows."""
 
     windows: int = 0
-    pieces: int = 0
+    tiles: int = 0
 
 
 def removable(shape: Shape) -> bool:
@@ -137,7 +137,7 @@ class Consolidation:
         alone = pc.invert(on_time)
         self._others = self.blocks.filter(alone)
         self._panes = self.blocks.filter(on_time) if self._others.num_rows else self.blocks
-        self._pieces: Pieces | None = None
+        self._tiles: Tiles | None = None
 
     @property
     def fresh(self) -> list[tuple[WindowSpec, pa.Table]]:
@@ -216,13 +216,13 @@ class Consolidation:
             return self._read(slide(self.shape, blocks, spec, ends), doing)
         if self.dense and algorithm in (Algorithm.REMOVE, Algorithm.STACKS):
             try:
-                found = dense_windows(
+                windows = dense_windows(
                     self.shape, blocks, spec, ends, exact=algorithm is Algorithm.REMOVE
                 )
             except NotDenseError:
                 pass  # the statement does it
             else:
-                return self._read(found, doing)
+                return self._read(windows, doing)
         tables = {"blocks": blocks, "due": _due(ends)}
         return Relation(self.shape, consolidate_sql(self.shape, spec, algorithm), tables, doing)
 
@@ -234,16 +234,16 @@ class Consolidation:
         return Relation(self.shape, f"SELECT {columns} FROM made", {"made": table}, doing)
 
     def _shared(self, spec: WindowSpec, ends: Sequence[int], doing: str) -> Relation:
-        if self._pieces is None:
-            self._pieces = Pieces(*_counts(self._panes.column("pane")))
+        if self._tiles is None:
+            self._tiles = Tiles(*_counts(self._panes.column("pane")))
             for number, (made, table) in enumerate(self._made):
-                self._pieces.add(_pieces_of(number, made, table))
-        chosen = {end: self._pieces.cover(end - spec.length, end) for end in ends}
+                self._tiles.add(_tiles_of(number, made, table))
+        chosen = {end: self._tiles.cover(end - spec.length, end) for end in ends}
         self.merges.windows += len(chosen)
-        self.merges.pieces += sum(map(len, chosen.values()))
-        used = sorted({piece.number for cover in chosen.values() for piece in cover.windows})
-        sources = [_as_pieces(_PANES, self._used(chosen), "pane", 1)]
-        sources += [_as_pieces(number, self._made[number][1], "w", 0) for number in used]
+        self.merges.tiles += sum(map(len, chosen.values()))
+        used = sorted({tile.number for cover in chosen.values() for tile in cover.windows})
+        sources = [_as_tiles(_PANES, self._used(chosen), "pane", 1)]
+        sources += [_as_tiles(number, self._made[number][1], "w", 0) for number in used]
         tables = {"pieces": pa.concat_tables(sources), "parts": _mapping(chosen)}
         return Relation(self.shape, share_sql(self.shape, spec), tables, doing)
 
@@ -254,8 +254,8 @@ class Consolidation:
         return self._panes if used.all() else self._panes.filter(pa.array(used))
 
     def _remember(self, spec: WindowSpec, table: pa.Table) -> None:
-        if self._pieces is not None:
-            self._pieces.add(_pieces_of(len(self._made), spec, table))
+        if self._tiles is not None:
+            self._tiles.add(_tiles_of(len(self._made), spec, table))
         self._made.append((spec, table))
 
     def _with_others(self, spec: WindowSpec, ends: Sequence[int], base: Relation) -> Relation:
@@ -283,23 +283,23 @@ def _due(ends: Sequence[int]) -> pa.Table:
 
 def _counts(numbers: pa.ChunkedArray) -> tuple[Numbers, Numbers]:
     """The numbers that there are, in order, and how often each is there."""
-    found = numbers.to_numpy()
-    if not len(found):
-        return found, found
-    low = int(found.min())
-    if int(found.max()) - low > 4 * len(found):
-        return np.unique(found, return_counts=True)
-    every = np.bincount(found - low)  # ten times faster where numbers are close to each other
+    values = numbers.to_numpy()
+    if not len(values):
+        return values, values
+    low = int(values.min())
+    if int(values.max()) - low > 4 * len(values):
+        return np.unique(values, return_counts=True)
+    every = np.bincount(values - low)  # faster where numbers are close to each other
     (at,) = np.nonzero(every)
     return at + low, every[at]
 
 
-def _pieces_of(number: int, spec: WindowSpec, table: pa.Table) -> dict[Piece, int]:
-    ends, rows = (found.tolist() for found in _counts(table.column("w")))
-    return {Piece(e - spec.length, e, number): n for e, n in zip(ends, rows, strict=True)}
+def _tiles_of(number: int, spec: WindowSpec, table: pa.Table) -> dict[Tile, int]:
+    ends, rows = (array.tolist() for array in _counts(table.column("w")))
+    return {Tile(e - spec.length, e, number): n for e, n in zip(ends, rows, strict=True)}
 
 
-def _as_pieces(number: int, table: pa.Table, at: str, to_end: int) -> pa.Table:
+def _as_tiles(number: int, table: pa.Table, at: str, to_end: int) -> pa.Table:
     """Rows of panes or windows, told apart by number and end."""
     ends = table.column(at)
     ends = pc.add(ends, to_end) if to_end else ends
@@ -310,7 +310,7 @@ def _as_pieces(number: int, table: pa.Table, at: str, to_end: int) -> pa.Table:
 
 
 def _mapping(chosen: Mapping[int, Cover]) -> pa.Table:
-    """Which piece is part of which window."""
+    """Which tile belongs to which window."""
     upto = _joined(cover.panes for cover in chosen.values()) + 1
     ends = np.repeat(np.array(list(chosen)), [len(cover.panes) for cover in chosen.values()])
     of_panes = np.stack([np.full(len(upto), _PANES), upto, ends])
@@ -320,12 +320,12 @@ def _mapping(chosen: Mapping[int, Cover]) -> pa.Table:
     return pa.table(list(parts), _PARTS)
 
 
-def _joined(found: Iterable[Numbers]) -> Numbers:
-    return np.concatenate([np.zeros(0, np.int64), *found])
+def _joined(arrays: Iterable[Numbers]) -> Numbers:
+    return np.concatenate([np.zeros(0, np.int64), *arrays])
 
 
 def consolidate_sql(shape: Shape, spec: WindowSpec, algorithm: Algorithm) -> str:
-    """Panes, or pieces, to windows."""
+    """Panes, or tiles, to windows."""
     return {
         Algorithm.PANES: single_sql,
         Algorithm.SHARE: share_sql,
@@ -345,7 +345,7 @@ def single_sql(shape: Shape, spec: WindowSpec) -> str:
 
 
 def share_sql(shape: Shape, spec: WindowSpec) -> str:
-    """Every piece joins the windows that were planned to be made of it."""
+    """Every tile joins the windows that were planned to be made of it."""
     return _merged_sql(shape, "pieces JOIN parts USING (kind, upto)")
 
 

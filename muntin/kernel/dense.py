@@ -88,14 +88,14 @@ def dense_windows(
         raise NotDenseError
     counts = _counts(shape, numbers)
     grid = _Grid.of(panes, spec, np.asarray(ends, np.int64))
-    found = _Found(shape, rows, np.asarray(ends, np.int64), numbers)
+    result = _Result(shape, rows, np.asarray(ends, np.int64), numbers)
     order = np.argsort(codes, kind="stable")
     for low, high in _chunks(len(rows), max(len(panes), len(ends))):
         inside = order[np.searchsorted(codes[order], low) : np.searchsorted(codes[order], high)]
         place = (codes[inside] - low) * len(panes) + at[inside]
         matrix = _Matrix(grid, (high - low, len(panes)), place, exact)
-        found.add(low, matrix, inside, counts)
-    return found.table(blocks.schema)
+        result.add(low, matrix, inside, counts)
+    return result.table(blocks.schema)
 
 
 class _Matrix:
@@ -144,8 +144,8 @@ _MERGES: dict[Merge, np.ufunc] = {
 }
 
 
-class _Found:
-    """Rows of windows as they are found, chunk by chunk."""
+class _Result:
+    """Rows of windows, added chunk by chunk."""
 
     def __init__(
         self, shape: Shape, rows: pa.Table, ends: Ints, numbers: Sequence[_Numbers]
@@ -177,7 +177,7 @@ class _Found:
         columns = {"w": pa.array(np.concatenate(self._windows))}
         columns |= {name: rows.column(name) for name in self._names}
         for number, cells in zip(self._numbers, self._cells, strict=True):
-            values = np.concatenate([found for found, _ in cells])
+            values = np.concatenate([chunk for chunk, _ in cells])
             absent = [missing for _, missing in cells if missing is not None]
             kind = schema.field(number.cell.name).type
             array = pa.array(values, mask=np.concatenate(absent) if absent else None)
@@ -201,10 +201,10 @@ def _numbers(blocks: pa.Table, cell: Cell) -> _Numbers:
             raise NotDenseError
     else:
         raise NotDenseError
-    found = _Numbers(cell, values, there)
+    numbers = _Numbers(cell, values, there)
     if there is None or cell.merge is Merge.SUM:
-        return found
-    return _Numbers(cell, np.where(there == 1, values, found.identity), there)
+        return numbers
+    return _Numbers(cell, np.where(there == 1, values, numbers.identity), there)
 
 
 def _row_codes(blocks: pa.Table, names: Sequence[str]) -> tuple[Ints, pa.Table]:

@@ -26,16 +26,16 @@ _FLOOR_DIV = "floor_div(a, b) AS (a - ((a % b) + b) % b) // b"
 
 def connection() -> duckdb.DuckDBPyConnection:
     """This thread's connection; made on first use, so that it never crosses a fork."""
-    found: duckdb.DuckDBPyConnection | None = getattr(_local, "connection", None)
-    if found is None:
-        found = duckdb.connect(":memory:", config={"threads": 1})
-        found.execute("SET TimeZone = 'UTC'")
-        found.execute("SET enable_progress_bar = false")
-        found.execute("SET python_enable_replacements = false")
+    opened: duckdb.DuckDBPyConnection | None = getattr(_local, "connection", None)
+    if opened is None:
+        opened = duckdb.connect(":memory:", config={"threads": 1})
+        opened.execute("SET TimeZone = 'UTC'")
+        opened.execute("SET enable_progress_bar = false")
+        opened.execute("SET python_enable_replacements = false")
         for macro in (_FLOOR_DIV, *MACROS):
-            found.execute(f"CREATE TEMP MACRO {macro}")
-        _local.connection, _local.plans = found, _Plans(found)
-    return found
+            opened.execute(f"CREATE TEMP MACRO {macro}")
+        _local.connection, _local.plans = opened, _Plans(opened)
+    return opened
 
 
 class _Slot:
@@ -55,8 +55,8 @@ class _Slot:
 class _Plans:
     """Statements that one connection has planned, each with the slots it reads.
 
-    Planning takes milliseconds, most of the time of a small batch, and the statements of a job
-    are few and always the same.
+    Planning takes most of the time of a small batch, and the statements of a job are few and
+    always the same.
     """
 
     def __init__(self, con: duckdb.DuckDBPyConnection) -> None:
@@ -180,8 +180,8 @@ def volatile_names() -> frozenset[str]:
 @cache
 def type_names() -> frozenset[str]:
     """Every type that is called by a plain name."""
-    found = connection().execute("SELECT DISTINCT type_name FROM duckdb_types()").fetchall()
-    return frozenset(str(name).upper() for (name,) in found if str(name).isidentifier())
+    rows = connection().execute("SELECT DISTINCT type_name FROM duckdb_types()").fetchall()
+    return frozenset(str(name).upper() for (name,) in rows if str(name).isidentifier())
 
 
 @cache

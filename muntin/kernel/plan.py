@@ -1,6 +1,6 @@
 """What runs for a job, and where: the value that `explain` prints and that runners go by.
 
-An operator is a step on the way from records to results. Where an operator's SQL is given, that
+An operator is one operation between records and results. Where an operator's SQL is given, that
 statement is what runs: both are made by the same function of the job's kind. Statements differ in
 one point from those of a run that has late records, which also compare each record with its mark.
 """

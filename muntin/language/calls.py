@@ -52,18 +52,18 @@ def is_aggregate(node: exp.Expr) -> bool:
 
 def aggregates_in(node: exp.Expr, scope: Scope, before: int | None = None) -> Iterator[exp.Expr]:
     """The aggregates of an expression, and the names in it that stand for some."""
-    for part in node.walk():
-        index = None if scope.column_sql(part) else scope.item_named(part, before)
+    for inner in node.walk():
+        index = None if scope.column_sql(inner) else scope.item_named(inner, before)
         named = aggregates_in(scope.items[index], scope, index) if index is not None else iter(())
-        if is_aggregate(part) or next(named, None) is not None:
-            yield part
+        if is_aggregate(inner) or next(named, None) is not None:
+            yield inner
 
 
 def check_one_record(node: exp.Expr, scope: Scope, what: str) -> None:
     """Refuses what one record alone cannot tell."""
-    for part in node.walk():
-        if is_aggregate(part) or isinstance(part, exp.Query | exp.Window | exp.Star):
-            raise scope.script.error(f"{what} is told by one record alone", part, node)
+    for inner in node.walk():
+        if is_aggregate(inner) or isinstance(inner, exp.Query | exp.Window | exp.Star):
+            raise scope.script.error(f"{what} is told by one record alone", inner, node)
 
 
 def call_of(node: exp.Expr, scope: Scope, before: int | None = None) -> Call:
@@ -78,8 +78,8 @@ def call_of(node: exp.Expr, scope: Scope, before: int | None = None) -> Call:
         args = []
     _check_form(name, args, distinct, function, scope)
     condition = node.expression.this if isinstance(node, exp.Filter) else None
-    for part in [*args, condition] if condition is not None else args:
-        _check_argument(part, scope, before)
+    for argument in [*args, condition] if condition is not None else args:
+        _check_argument(argument, scope, before)
     bound = [scope.bound(arg, before) for arg in args]
     where = scope.condition(condition, "FILTER") if condition is not None else None
     scope.bound(node, before)
@@ -95,8 +95,8 @@ def _python_call(node: exp.Expr, function: exp.Expr, scope: Scope, before: int |
     if not args:
         raise scope.script.error(f"{name} takes values; expected one or more", function)
     condition = node.expression.this if isinstance(node, exp.Filter) else None
-    for part in [*args, condition] if condition is not None else args:
-        _check_argument(part, scope, before)
+    for argument in [*args, condition] if condition is not None else args:
+        _check_argument(argument, scope, before)
     bound = [scope.bound(arg, before)[0] for arg in args]
     where = scope.condition(condition, "FILTER") if condition is not None else None
     return Call(name, tuple(bound), where=where, code=function.meta[PYTHON])

@@ -202,7 +202,7 @@ class _Checker:
         name = self._new_name(node, "job", self.jobs)
         self._mark_aggregates(node)
         table = table_of(self.script, node.args["query"])
-        stream = _found(table.name, self.streams)
+        stream = _spelled(table.name, self.streams)
         if stream is None:
             known = nearest(table.name, self.streams, "no stream is defined yet")
             raise self.script.error(f"unknown stream '{table.name}'; {known}", table)
@@ -239,7 +239,7 @@ class _Checker:
             raise self.script.error(f"unknown function '{call.name}'; {hint}", call)
 
     def _drop(self, node: exp.Expr) -> None:
-        name = _found(node.name, self.jobs)
+        name = _spelled(node.name, self.jobs)
         if name is not None:
             del self.jobs[name]
         elif not node.args.get("if_exists"):
@@ -247,7 +247,7 @@ class _Checker:
             raise self.script.error(f"unknown job '{node.name}'; {known}", node)
 
     def _new_name(self, node: exp.Expr, kind: str, taken: Mapping[str, object]) -> str:
-        if _found(node.name, taken) is not None:
+        if _spelled(node.name, taken) is not None:
             raise self.script.error(f"there is already {_a(kind)} named '{node.name}'", node.this)
         if not node.name.replace("_", "").replace("-", "").isalnum():
             message = f"the name of {_a(kind)} is made of letters, digits, '_' and '-'"
@@ -259,7 +259,7 @@ def _a(kind: str) -> str:
     return f"an {kind}" if kind[0] in "aeiou" else f"a {kind}"
 
 
-def _found(name: str, among: Iterable[str]) -> str | None:
+def _spelled(name: str, among: Iterable[str]) -> str | None:
     """The name as it was first written: case does not tell names apart."""
     return next((known for known in among if known.lower() == name.lower()), None)
 

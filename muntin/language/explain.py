@@ -93,8 +93,8 @@ def _windows(plan: Plan) -> Iterator[str]:
     rows = []
     for spec in job.windows:
         panes = f"{spec.length} pane{'' if spec.length == 1 else 's'}"
-        step = f"the next {spec.stride} pane{'' if spec.stride == 1 else 's'} later"
-        rows.append((describe_window(axis, spec), f"{panes}, {step}", plan.algorithm(spec)))
+        stride = f"the next {spec.stride} pane{'' if spec.stride == 1 else 's'} later"
+        rows.append((describe_window(axis, spec), f"{panes}, {stride}", plan.algorithm(spec)))
     yield from _table(rows)
 
 

@@ -136,10 +136,10 @@ class ExpressionParser(DuckDBParser):
 
 def _methods_apart(node: exp.Expr) -> exp.Expr:
     """`name.lower()` as a column and the calls that follow it."""
-    parts = node.parts if isinstance(node, exp.Column) else []
-    names = [part for part in parts if not isinstance(part, Method)]
-    if not names or len(names) == len(parts):
+    chain = node.parts if isinstance(node, exp.Column) else []
+    names = [link for link in chain if not isinstance(link, Method)]
+    if not names or len(names) == len(chain):
         return node
     qualifiers = dict(zip(("table", "db", "catalog"), reversed(names[:-1]), strict=False))
     column = exp.Column(this=names[-1], **qualifiers)
-    return exp.Dot.build([column, *parts[len(names) :]])
+    return exp.Dot.build([column, *chain[len(names) :]])

@@ -29,7 +29,7 @@ class Groups:
 
     def sql(self, node: exp.Expr, before: int | None = None) -> str:
         """The expression over keys and finished aggregates."""
-        return self._scope.script.words(node, lambda part: self._group_sql(part, before))
+        return self._scope.script.words(node, lambda inner: self._group_sql(inner, before))
 
     def parts(self) -> tuple[Part, ...]:
         return self._expander.parts()

@@ -74,7 +74,7 @@ class _Page:
     def _split(
         self, start: int, end: int, opens: Callable[[int], bool]
     ) -> Iterator[tuple[int, int]]:
-        """The range in pieces: a new one where `opens` says so, outside of parentheses."""
+        """The ranges in this one: the next begins where `opens` says so, outside of parentheses."""
         first = at = start
         while at < end:
             if at > start and opens(at):

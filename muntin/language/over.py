@@ -89,10 +89,10 @@ class _Clauses:
         axis = self._axis(kinds[0].args["range"])
         specs: list[WindowSpec] = []
         for kind in kinds:
-            found = self._axis(kind.args["range"])
-            if found != axis:
+            own = self._axis(kind.args["range"])
+            if own != axis:
                 message = f"the windows of a job are all of one kind; the first is {_named(axis)}"
-                raise self._script.error(f"{message}, this one {_named(found)}", kind)
+                raise self._script.error(f"{message}, this one {_named(own)}", kind)
             spec = self._window(axis, kind)
             if any(spec.key == other.key for other in specs):
                 raise self._script.error("this window is there twice", kind)

@@ -362,6 +362,6 @@ class _Class:
         types = {c.name: c.type for c in self._stream.visible_columns()}
         fields = ", ".join(f"NULL::{types[name]} AS {quote(name)}" for name in takes)
         empty = run(f"SELECT {fields} LIMIT 0", {}, f"describing job {self._name}")
-        found = batch_of(self._job.map_batches, takes, empty)
-        kinds = run("FROM (DESCRIBE mapped)", {"mapped": found}, "describing batches").to_pylist()
+        mapped = batch_of(self._job.map_batches, takes, empty)
+        kinds = run("FROM (DESCRIBE mapped)", {"mapped": mapped}, "describing batches").to_pylist()
         return tuple(Column(row["column_name"], row["column_type"]) for row in kinds)

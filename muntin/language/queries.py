@@ -36,9 +36,9 @@ def table_of(script: Script, query: exp.Expr) -> exp.Table:
     """The table a query reads, if it has no clause that a job cannot answer."""
     if not isinstance(query, exp.Select):
         raise script.error("expected one SELECT; UNION and the like are not possible", query)
-    for clause, found in query.args.items():
-        if found and clause not in _ANSWERED:
-            place = found[0] if isinstance(found, list) else found
+    for clause, value in query.args.items():
+        if value and clause not in _ANSWERED:
+            place = value[0] if isinstance(value, list) else value
             otherwise = f"{clause.strip('_').upper()} is not possible in a job"
             place = place if isinstance(place, exp.Expr) else None
             raise script.error(_REFUSED.get(clause, otherwise), place, query)
@@ -137,16 +137,16 @@ class _Query:
             message = "sessions are made of moments; declare the stream's spans BY START or BY END"
             raise self._script.error(message, self._query)
         for clause in ("order", "limit"):
-            found = self._query.args.get(clause)
-            if found is not None:
+            node = self._query.args.get(clause)
+            if node is not None:
                 words = "ORDER BY" if clause == "order" else "LIMIT"
                 message = f"{words} needs windows that keys share; each session is one key's own"
-                raise self._script.error(message, found, self._query)
+                raise self._script.error(message, node, self._query)
 
     def _clause(self, name: str) -> exp.Expr | None:
         clause = self._query.args.get(name)
-        found: exp.Expr | None = clause.this if clause is not None else None
-        return found
+        inner: exp.Expr | None = clause.this if clause is not None else None
+        return inner
 
     def _check_items(self) -> None:
         if not self._items:
@@ -253,9 +253,9 @@ class _Query:
         return int(count.name)
 
     def _refuse_aggregates(self, node: exp.Expr, before: int | None, clause: str) -> None:
-        found = next(aggregates_in(node, self._scope, before), None)
-        if found is not None:
-            raise self._script.error(f"an aggregate cannot stand in {clause}", found, node)
+        aggregate = next(aggregates_in(node, self._scope, before), None)
+        if aggregate is not None:
+            raise self._script.error(f"an aggregate cannot stand in {clause}", aggregate, node)
 
     def _check_compute(self, job: Job) -> None:
         """Each expression is known to DuckDB by now; their statement must be too."""

@@ -42,7 +42,7 @@ class Scope:
 
     def sql(self, node: exp.Expr, before: int | None = None) -> str:
         """The expression with columns by their exact names. `before` ends the items it sees."""
-        return self.script.words(node, lambda part: self._name_sql(part, before))
+        return self.script.words(node, lambda inner: self._name_sql(inner, before))
 
     def bound(self, node: exp.Expr, before: int | None = None) -> tuple[str, str]:
         """The expression's SQL and type, if DuckDB can evaluate it on a record."""
@@ -64,12 +64,12 @@ class Scope:
         if sql not in self._types:
             columns = self._columns | {POSITION: "BIGINT"}
             select = f"SELECT ({sql}) AS x FROM records"
-            found = describe(select, columns, "records")
-            if len(found) != 1:
+            described = describe(select, columns, "records")
+            if len(described) != 1:
                 raise duckdb.BinderException("'*' can only stand in count(*)")
             if "'" in sql:
                 rehearse(select, columns, "records")
-            self._types[sql] = found[0][1]
+            self._types[sql] = described[0][1]
         return self._types[sql]
 
     def column_sql(self, node: exp.Expr) -> str | None:
@@ -84,24 +84,26 @@ class Scope:
         return index if index is not None and (before is None or index < before) else None
 
     def unknown(self, node: exp.Expr) -> LanguageError:
-        parts = node.parts if isinstance(node, exp.Column) else [node]
-        qualified = len(parts) > 1 and parts[0].name.lower() in self._called
-        part = parts[1] if qualified else parts[0]
-        dotted = ".".join(each.name for each in parts)
-        meant = dotted if dotted.lower() in self._exact else part.name
+        identifiers = node.parts if isinstance(node, exp.Column) else [node]
+        qualified = len(identifiers) > 1 and identifiers[0].name.lower() in self._called
+        identifier = identifiers[1] if qualified else identifiers[0]
+        dotted = ".".join(each.name for each in identifiers)
+        meant = dotted if dotted.lower() in self._exact else identifier.name
         known = nearest(meant, [*self._columns, *self._given], "it has no columns")
-        message = f"stream '{self.stream.name}' has no column '{part.name}'; {known}"
+        message = f"stream '{self.stream.name}' has no column '{identifier.name}'; {known}"
         if self.item_named(node) is not None:
-            message = f"'{part.name}' is used before SELECT names it"
+            message = f"'{identifier.name}' is used before SELECT names it"
         if isinstance(node.parent, exp.JSONExtract):
             message += " (a lambda is written lambda x: …)"
-        elif part.args.get("quoted") or part.name.startswith(("‘", "’", "“", "”")):
+        elif identifier.args.get("quoted") or identifier.name.startswith(("‘", "’", "“", "”")):
             message += " (text stands in single quotes, as in 'text')"
-        return self.script.error(message, part, node)
+        return self.script.error(message, identifier, node)
 
     def _path(self, node: exp.Expr) -> list[str]:
         """The exact name of a column and those of fields in it; nothing if it is no column."""
-        names = [part.name for part in node.parts] if isinstance(node, exp.Column) else []
+        names = (
+            [identifier.name for identifier in node.parts] if isinstance(node, exp.Column) else []
+        )
         if len(names) > 1 and names[0].lower() in self._called and names[1].lower() in self._exact:
             names = names[1:]
         exact = self._exact.get(names[0].lower()) if names else None
@@ -135,7 +137,7 @@ class Scope:
         )
 
     def _narrowest(self, node: exp.Expr, before: int | None, error: Exception) -> exp.Expr:
-        """The smallest part of the expression that fails in the same way."""
+        """The smallest expression in this one that fails in the same way."""
         for child in node.iter_expressions():
             try:
                 self.type_of(self.sql(child, before))

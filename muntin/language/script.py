@@ -1,7 +1,7 @@
-"""A text of SQL with its statements, and the user's own words for every part of them.
+"""A text of SQL with its statements, and the user's own words for every node of them.
 
-What runs is what was written: an expression is cut out of the text, and only the parts that
-mean something else on blocks (columns, keys, aggregates) are exchanged. Nothing is generated
+What runs is what was written: an expression is cut out of the text, and only what
+means something else on blocks (columns, keys, aggregates) is exchanged. Nothing is generated
 from the syntax tree, so DuckDB sees every function and literal as the user gave it.
 """
 
@@ -25,31 +25,31 @@ Swap = Callable[[exp.Expr], str | None]  # other words for a node, or None to lo
 
 class Script:
     def __init__(self, text: str) -> None:
-        self.text = text.removeprefix("\ufeff")  # some editors begin files with this mark
+        self.text = text.removeprefix("\ufeff")  # some editors begin files with this character
         self._tokens = _tokens(self.text)
         parsed = _parsed(self._tokens, self.text)
         self.statements = [statement for statement in parsed if statement is not None]
 
     def words(self, node: exp.Expr, swap: Swap = lambda _: None) -> str:
-        """The text of a node with parts exchanged, on one line and without comments."""
+        """The text of a node, some nodes in it exchanged, on one line and without comments."""
         start, end = span(node) or (0, 0)
-        pieces, at = [], start
+        texts, at = [], start
         for (first, last), other in sorted(set(_swaps(node, swap))):
-            pieces += [self._plain(at, first), other]
+            texts += [self._plain(at, first), other]
             at = last
-        return "".join([*pieces, self._plain(at, end)])
+        return "".join([*texts, self._plain(at, end)])
 
     def _plain(self, start: int, end: int) -> str:
         """The text with every gap between tokens, and at its ends, at most one space."""
         index = bisect_left(self._tokens, start, key=lambda token: token.start)
-        pieces, at = [], start
+        texts, at = [], start
         while index < len(self._tokens) and self._tokens[index].start < end:
             token = self._tokens[index]
-            pieces.append(" " if token.start > at else "")
-            pieces.append(self.text[token.start : token.end + 1])
+            texts.append(" " if token.start > at else "")
+            texts.append(self.text[token.start : token.end + 1])
             at = token.end + 1
             index += 1
-        return "".join([*pieces, " " if at < end else ""])
+        return "".join([*texts, " " if at < end else ""])
 
     def error(self, message: str, *places: exp.Expr | None) -> LanguageError:
         """The error at the first of the places whose position the parser kept."""

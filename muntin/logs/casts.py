@@ -91,7 +91,7 @@ def _decimal_sql(exact: str, text: str, name: str) -> Cast:
 
 def _exact_type(name: str) -> str:
     """A decimal with as many integer digits as `name` and all others behind the point."""
-    width, scale = (int(part) for part in name[len("DECIMAL(") : -1].split(","))
+    width, scale = (int(digits) for digits in name[len("DECIMAL(") : -1].split(","))
     return f"DECIMAL(38, {38 - width + scale})"
 
 
@@ -125,12 +125,12 @@ def _shaped(field: str, type_: DuckDBPyType, depth: int = 0) -> Cast:
 
 
 def _struct_sql(field: str, type_: DuckDBPyType, depth: int) -> Cast:
-    parts = [
+    members = [
         (name, *_shaped(f"struct_extract({field}, {literal(name)})", child, depth))
         for name, child in _children(type_)
     ]
-    packed = ", ".join(f"{literal(name)}: {value}" for name, value, _ in parts)
-    wrongs = [wrong for _, _, wrong in parts if wrong]
+    packed = ", ".join(f"{literal(name)}: {value}" for name, value, _ in members)
+    wrongs = [wrong for _, _, wrong in members if wrong]
     value = f"CASE WHEN {field} IS NOT NULL THEN {{{packed}}} END"
     return value, f"({' OR '.join(wrongs)})" if wrongs else None
 
@@ -144,8 +144,8 @@ def _list_sql(field: str, type_: DuckDBPyType, depth: int) -> Cast:
     values = f"list_transform({field}, lambda {element}: {value})"
     if wrong is None:
         return values, None
-    found = f"list_transform({field}, lambda {element}: coalesce({wrong}, false))"
-    return values, f"list_bool_or({found})"
+    wrongs = f"list_transform({field}, lambda {element}: coalesce({wrong}, false))"
+    return values, f"list_bool_or({wrongs})"
 
 
 def _children(type_: DuckDBPyType) -> list[tuple[str, DuckDBPyType]]:

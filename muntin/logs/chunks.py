@@ -172,11 +172,11 @@ def split(pieces: Sequence[Piece | Chunk], format_: Format, bare: bool) -> Bundl
     return _lines_of_many(texts, bare)
 
 
-def _put_together(parts: Sequence[tuple[pa.Table, Mapping[int, str]]]) -> Bundle:
-    fields = pa.concat_tables([fields for fields, _ in parts])
-    rows = [fields.num_rows for fields, _ in parts]
-    return Bundle(fields if len(parts) == 1 else fields.combine_chunks(), rows,
-                  [broken for _, broken in parts])  # fmt: skip
+def _put_together(tables: Sequence[tuple[pa.Table, Mapping[int, str]]]) -> Bundle:
+    fields = pa.concat_tables([fields for fields, _ in tables])
+    rows = [fields.num_rows for fields, _ in tables]
+    return Bundle(fields if len(tables) == 1 else fields.combine_chunks(), rows,
+                  [broken for _, broken in tables])  # fmt: skip
 
 
 def _row_groups(path: str, order: WorkOrder, columns: list[str]) -> Iterator[Chunk]:
@@ -242,16 +242,16 @@ def _rest_of_line(file: BinaryIO, path: str) -> bytes:
 def _lines(piece: Piece, bare: bool) -> pa.Table:
     """The lines that are not blank; only a line cut in two is copied."""
     cut = piece.text.rfind(b"\n") + 1
-    parts = [memoryview(piece.text)[:cut], memoryview(piece.text[cut:] + piece.rest)]
-    parts = [part for part in parts if part]
-    if piece.start == 0 and parts[0][:3] == _BYTE_ORDER_MARK:
-        parts[0] = parts[0][3:]
+    texts = [memoryview(piece.text)[:cut], memoryview(piece.text[cut:] + piece.rest)]
+    texts = [text for text in texts if text]
+    if piece.start == 0 and texts[0][:3] == _BYTE_ORDER_MARK:
+        texts[0] = texts[0][3:]
     ascii_ = piece.text.isascii() and piece.rest.isascii()
     if ascii_ and not bare:
-        ended = [_split_ended(part) for part in parts]
+        ended = [_split_ended(text) for text in texts]
         if None not in ended:
             return pa.table({LINE: pa.chunked_array(ended, pa.string())})
-    lines = [split_lines(part) if ascii_ else _split_any(part) for part in parts]
+    lines = [split_lines(text) if ascii_ else _split_any(text) for text in texts]
     return pa.table({LINE: pa.chunked_array(lines, pa.string_view())})
 
 
@@ -274,7 +274,7 @@ def _lines_of_many(pieces: Sequence[Piece], bare: bool) -> Bundle:
 
 
 def _split_ended(text: memoryview) -> pa.Array | None:
-    """The lines with their ends, in half the time; None if one may be blank."""
+    """The lines with their ends, which is faster; None if one may be blank."""
     data = np.frombuffer(text, np.uint8)
     ends = np.flatnonzero(data == 0x0A)
     ends += 1
@@ -394,9 +394,9 @@ def _split_lines_of_csv(
     whole = [i for i, line in enumerate(lines) if row.fullmatch(line)]
     table, broken = _parse_csv(b"\n".join(lines[i] for i in whole), names, delimiter)
     spanning = sorted(set(range(len(lines))) - set(whole))
-    found = {i: lines[i].decode() for i in spanning}
-    found |= {whole[i]: text for i, text in broken.items()}
-    return table, dict(sorted(found.items()))
+    texts = {i: lines[i].decode() for i in spanning}
+    texts |= {whole[i]: text for i, text in broken.items()}
+    return table, dict(sorted(texts.items()))
 
 
 @cache

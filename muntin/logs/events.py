@@ -45,7 +45,7 @@ class FileEvents:
         self._folders: set[str] = set()
 
     def watch(self, folders: Collection[str]) -> str | None:
-        from watchfiles._rust_notify import RustNotify  # a tenth of a second, if logs are followed
+        from watchfiles._rust_notify import RustNotify  # slow to load, and seldom needed
 
         wanted = set(folders)
         added = wanted - self._folders

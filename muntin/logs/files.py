@@ -1,4 +1,4 @@
-"""Which file is which, while logs are renamed, cut, copied and replaced under our eyes.
+"""Which file is which, while logs are renamed, cut, copied and replaced meanwhile.
 
 A file is the one we know if it still has the bytes around the place where reading stopped.
 Its inode only says where to look first. Records carry their time, so logs that differ at all
@@ -81,9 +81,9 @@ def last_line_end(file: BinaryIO, start: int, size: int) -> int:
     while end > start:
         begin = max(start, end - _BLOCK_BYTES)
         file.seek(begin)
-        found = file.read(end - begin).rfind(b"\n")
-        if found >= 0:
-            return begin + found + 1
+        newline = file.read(end - begin).rfind(b"\n")
+        if newline >= 0:
+            return begin + newline + 1
         end = begin
     return start
 
@@ -140,8 +140,8 @@ class Surroundings:
         folders = _folders(path)
         around = [*folders, *(folder.parent for folder in folders)] if printed else []
         searched = chain(folders, chain.from_iterable(map(self._inner, around)))
-        found = (self._files(folder).get(inode) for folder in searched)
-        return next(filter(None, found), None)
+        paths = (self._files(folder).get(inode) for folder in searched)
+        return next(filter(None, paths), None)
 
     def beside(self, path: Path) -> list[Path]:
         """The files of a path's folder, and of its link's."""
@@ -154,23 +154,23 @@ def _folders(path: Path) -> list[Path]:
 
 def _inner(folder: Path) -> list[Path]:
     """The folders in a folder that are on its device."""
-    found = []
+    folders = []
     for entry in _entries(folder):
         with suppress(OSError):
             if entry.is_dir() and entry.stat().st_dev == folder.stat().st_dev:
-                found.append(Path(entry.path))
-    return found
+                folders.append(Path(entry.path))
+    return folders
 
 
 def _files(folder: Path) -> dict[int, Path]:
     """The files of a folder by their inodes."""
-    found: dict[int, Path] = {}
+    paths: dict[int, Path] = {}
     for entry in _entries(folder):
         # Not entry.inode(): on overlay file systems it may differ from stat's.
         with suppress(OSError):
             if entry.is_file():
-                found.setdefault(entry.stat().st_ino, Path(entry.path))
-    return found
+                paths.setdefault(entry.stat().st_ino, Path(entry.path))
+    return paths
 
 
 def _entries(folder: Path) -> list[os.DirEntry[str]]:

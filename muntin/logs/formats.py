@@ -128,8 +128,8 @@ def wrong_columns_sql(stream: Stream, wanted: Wanted, present: frozenset[str]) -
     )
     typed = ", ".join(f"{value} AS {quote(c.name)}" for c, (value, _) in casts.items())
     fields = _fields_sql(stream.format, needed, torn=True) or "FROM fields"
-    found = f"SELECT [{', '.join(words) or 'NULL'}] AS __wrong, {typed} FROM ({fields})"
-    listed = f"SELECT unnest(__wrong || [NULL{there}]) AS wrong FROM ({found})"
+    checked = f"SELECT [{', '.join(words) or 'NULL'}] AS __wrong, {typed} FROM ({fields})"
+    listed = f"SELECT unnest(__wrong || [NULL{there}]) AS wrong FROM ({checked})"
     return f"SELECT CAST(wrong AS VARCHAR) AS wrong FROM ({listed}) WHERE wrong IS NOT NULL"
 
 
@@ -191,7 +191,7 @@ def _json_fields_sql(needed: list[Column], torn: bool) -> str:
     tried = "TRY" if torn else ""
     shaped = {c.name: json_structure(c.type) for c in needed}
     if all(structure == "VARCHAR" for structure in shaped.values()):
-        # Half the time of from_json, which is left to nested fields and decimals.
+        # Faster than from_json, which is left to nested fields and decimals.
         pointers = ", ".join(literal(_pointer(c.name)) for c in needed)
         columns = ", ".join(f"l[{i}] AS {quote(c.name)}" for i, c in enumerate(needed, start=1))
         texts = f"SELECT {tried}(json_extract_string({LINE}, [{pointers}])) AS l FROM fields"

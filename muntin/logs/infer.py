@@ -56,10 +56,10 @@ def infer_columns(stream: Stream) -> tuple[Column, ...]:
 
 def _paths_with_content(stream: Stream) -> list[Path]:
     paths = [path for pattern in path_patterns(stream.patterns) for path, _ in pattern.find()]
-    found = [path for path in paths if path.exists() and path.stat().st_size]
-    if not found:
+    filled = [path for path in paths if path.exists() and path.stat().st_size]
+    if not filled:
         raise _no_content(stream)
-    return found
+    return filled
 
 
 def _no_content(stream: Stream) -> InputError:
@@ -72,7 +72,7 @@ def _no_content(stream: Stream) -> InputError:
 def _some(paths: list[Path]) -> list[Path]:
     """A few files, spread evenly: neighbours are often of one server."""
     last = len(paths) - 1
-    return [paths[i] for i in sorted({last * step // (_FILES - 1) for step in range(_FILES)})]
+    return [paths[i] for i in sorted({last * number // (_FILES - 1) for number in range(_FILES)})]
 
 
 def _sample(stream: Stream, paths: list[Path]) -> pa.Table:
@@ -186,8 +186,8 @@ def _scalar_fields(objects: pa.Table, names: list[str]) -> list[str]:
         return []
     nested = [f"bool_or({_json_type_sql(name)} IN ('OBJECT', 'ARRAY'))" for name in names]
     sql = f"SELECT unnest([{', '.join(nested)}]) AS nested FROM fields"
-    found = run(sql, {"fields": objects}, "looking at columns")["nested"].to_pylist()
-    return [name for name, is_nested in zip(names, found, strict=True) if not is_nested]
+    flags = run(sql, {"fields": objects}, "looking at columns")["nested"].to_pylist()
+    return [name for name, is_nested in zip(names, flags, strict=True) if not is_nested]
 
 
 def _json_type_sql(name: str) -> str:

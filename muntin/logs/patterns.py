@@ -37,15 +37,15 @@ class PathPattern:
         if "**" in text:
             raise ValueError("'**' is not possible; '*' matches within one path part")
         self.text = text
-        parts = Path(text).parts
-        wild = next((i for i, p in enumerate(parts) if "*" in p or _SOURCE in p), len(parts) - 1)
-        self.root = Path(*parts[:wild]) if wild else Path()
+        names = Path(text).parts
+        wild = next((i for i, p in enumerate(names) if "*" in p or _SOURCE in p), len(names) - 1)
+        self.root = Path(*names[:wild]) if wild else Path()
         self._below = self.root if below is None else below
-        self._parts = parts[wild:]
-        self._regex = re.compile("/".join(_part_regex(part) for part in self._parts))
+        self._names = names[wild:]
+        self._regex = re.compile("/".join(_name_regex(name) for name in self._names))
         self._wild = [
-            re.compile(_part_regex(part)) if "*" in part or _SOURCE in part else None
-            for part in self._parts
+            re.compile(_name_regex(name)) if "*" in name or _SOURCE in name else None
+            for name in self._names
         ]
 
     def find(self) -> Iterator[tuple[Path, str]]:
@@ -73,7 +73,7 @@ class PathPattern:
 
     def _look_into(self, folder: str, depth: int, walk: Walk) -> None:
         walk.folders.append(folder)
-        last = depth + 1 == len(self._parts)
+        last = depth + 1 == len(self._names)
         for name, is_folder, is_file, is_link in self._matching(folder, depth):
             path = name if folder == "." else f"{folder.rstrip('/')}/{name}"
             if last and is_file:
@@ -84,9 +84,9 @@ class PathPattern:
 
     def _matching(self, folder: str, depth: int) -> list[tuple[str, bool, bool, bool]]:
         """What of a folder matches one part: its name, and what it is behind its links."""
-        regex, found = self._wild[depth], []
+        regex, matches = self._wild[depth], []
         if regex is None:
-            name, path = self._parts[depth], os.path.join(folder, self._parts[depth])  # noqa: PTH118
+            name, path = self._names[depth], os.path.join(folder, self._names[depth])  # noqa: PTH118
             is_folder, is_file = os.path.isdir(path), os.path.isfile(path)  # noqa: PTH112, PTH113
             return [(name, is_folder, is_file, os.path.islink(path))]  # noqa: PTH114
         with suppress(OSError), os.scandir(folder) as entries:
@@ -94,8 +94,8 @@ class PathPattern:
                 if regex.fullmatch(entry.name):
                     with suppress(OSError):
                         kind = entry.is_dir(), entry.is_file(), entry.is_symlink()
-                        found.append((entry.name, *kind))
-        return sorted(found)
+                        matches.append((entry.name, *kind))
+        return sorted(matches)
 
     def _source_named(self, path: str) -> str:
         """The same as `source_of` for a path that a walk has found."""
@@ -127,7 +127,7 @@ def _below(folder: str, path: str) -> str:
     return path.removeprefix(inside) if folder != "." else path
 
 
-def _part_regex(part: str) -> str:
-    pieces = re.split(r"(\*|\{source\})", part)
+def _name_regex(name: str) -> str:
+    tokens = re.split(r"(\*|\{source\})", name)
     named = {"*": "[^/]*", _SOURCE: "(?P<source>[^/]+)"}
-    return "".join(named.get(piece) or re.escape(piece) for piece in pieces)
+    return "".join(named.get(token) or re.escape(token) for token in tokens)

@@ -203,7 +203,7 @@ class _Reader:
         return table.only([not known for known in is_old])
 
     def _parsed(self, table: _Table, wanted: Wanted) -> pa.Table:
-        """Lines are taken to be whole, which is a twelfth faster, until a source has a torn one."""
+        """Lines are taken to be whole, which is faster, until a source has a torn one."""
         name = self._stream.name
         if not any((name, read.lane.source) in _torn for read in table.reads):
             try:
@@ -302,9 +302,9 @@ class _Table:
         except InputError:
             reads = [_splittable(read, stream, wanted) for read in reads]
             bundle = _split(reads, stream, wanted)
-        parts = iter(zip(bundle.rows, bundle.broken, strict=True))
+        bundled = iter(zip(bundle.rows, bundle.broken, strict=True))
         # What could not be read is one bad row.
-        told = [(0, {0: ""}) if read.piece is None else next(parts) for read in reads]
+        told = [(0, {0: ""}) if read.piece is None else next(bundled) for read in reads]
         return cls(reads, bundle.fields, [rows for rows, _ in told], [b for _, b in told])
 
     @cached_property

@@ -38,10 +38,10 @@ def group_names(pattern: str) -> dict[str, int]:
     except duckdb.Error as error:
         reason = str(error).partition("Error: ")[2] or str(error)
         raise ValueError(f"the regular expression is wrong: {reason}") from error
-    found: dict[str, int] = {}
+    numbers: dict[str, int] = {}
     for number, name in enumerate(groups(pattern), start=1):
-        if name and name.lower() in (known.lower() for known in found):
+        if name and name.lower() in (known.lower() for known in numbers):
             raise ValueError(f"the regular expression names two groups '{name}'")
         if name:
-            found[name] = number
-    return found
+            numbers[name] = number
+    return numbers

@@ -54,9 +54,9 @@ class _Taken:
     def split(self, room: int) -> Iterator[WorkOrder]:
         """Orders of about `room` bytes each."""
         start, end = self.order.start, self.order.end
-        step = end - start if self.unread.whole else max(1, room // self.unread.unit_bytes)
-        for at in range(start, end, step):
-            yield replace(self.order, start=at, end=min(end, at + step))
+        size = end - start if self.unread.whole else max(1, room // self.unread.unit_bytes)
+        for at in range(start, end, size):
+            yield replace(self.order, start=at, end=min(end, at + size))
 
 
 class Tail:
@@ -140,9 +140,9 @@ def _by_source(unread: Sequence[Unread]) -> dict[str, list[Unread]]:
 
 
 def _shares(sizes: dict[str, int], batch_bytes: int) -> dict[str, int]:
-    """Each source's part of a batch: in proportion, so that all arrive at the same time.
+    """Each source's share of a batch: in proportion, so that all arrive at the same time.
 
-    What a source has left at the end of a backlog is read at once, not in ever smaller parts.
+    What a source has left at the end of a backlog is read at once, not in ever smaller shares.
     """
     least = min(_LEAST_SHARE, batch_bytes // max(1, len(sizes)))
     shared = batch_bytes - least * len(sizes)
@@ -151,7 +151,7 @@ def _shares(sizes: dict[str, int], batch_bytes: int) -> dict[str, int]:
 
 
 def _fair_shares(sizes: dict[str, int], most: int) -> dict[str, int]:
-    """Each source's part of a short batch: all that is little is read, and the rest is shared.
+    """Each source's share of a short batch: all that is little is read, and the rest is shared.
 
     So what live sources have written does not wait for one that has much to catch up on.
     """

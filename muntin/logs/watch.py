@@ -50,7 +50,7 @@ class Unread:
     file: FilePosition
     end: int
     unit_bytes: int  # about how much text one byte or row group stands for
-    whole: bool  # cannot be read in parts
+    whole: bool  # can only be read at once
 
     @property
     def bytes(self) -> int:
@@ -64,7 +64,7 @@ class Unread:
 
 
 @dataclass(frozen=True)
-class _Found:
+class _Sighting:
     """A file as it looks from outside; `matched` by a pattern, or renamed so that none does."""
 
     path: Path
@@ -82,7 +82,7 @@ class _Found:
 class _Look:
     """What was seen in a file that has looked the same since."""
 
-    found: _Found
+    sighting: _Sighting
     since: float
     at: float
     settled: bool
@@ -90,9 +90,9 @@ class _Look:
     unit_bytes: int = 1
     crc: int | None = None  # of the bytes before the end
 
-    def still(self, f: _Found) -> bool:
+    def still(self, f: _Sighting) -> bool:
         """Whether a file that looks like this one cannot have changed either."""
-        same = self.found is f or self.found == f
+        same = self.sighting is f or self.sighting == f
         return same and self.at - f.modified / 1e9 >= _TICK_SECONDS
 
 
@@ -114,14 +114,14 @@ class Watch:
         self._patterns = path_patterns(stream.patterns)
         self._follow = follow
         self._positions = {p.key: p for p in positions}
-        self._found: dict[Key, _Found] = {}
-        self._keys: dict[str, Key] = {}  # of the found files, by path
+        self._sightings: dict[Key, _Sighting] = {}
+        self._keys: dict[str, Key] = {}  # of the files there are, by path
         self._looks: dict[Key, _Look] = {}
         self._unread: set[Key] = set()  # of which there is more than was handed out
         self._unsettled: set[Key] = set()  # may be read later, whether or not they change
         self._renamed: set[Key] = set()  # so that no pattern matches them
         self._touched: dict[str, float] = {}
-        self._ends: dict[Key, tuple[_Found, int, int]] = {}  # seen when a file was identified
+        self._ends: dict[Key, tuple[_Sighting, int, int]] = {}  # seen when a file was identified
         self._told: dict[Path, str] = {}
         self._notes: list[str] = []
         self._folders = Folders(self._patterns, events) if follow and events is not None else None
@@ -169,33 +169,33 @@ class Watch:
         self.quiet = False
         self._forget_finished(now)
         walks = [pattern.walk() for pattern in self._patterns]
-        found = self._find(walks)
+        sightings = self._find(walks)
         if self._folders is not None:
             trouble = None
             if names is not None:
-                trouble = self._folders.expect(self._grown(found) - set(names))
-            unmatched = [str(f.path) for f in found.values() if not f.matched]
+                trouble = self._folders.expect(self._grown(sightings) - set(names))
+            unmatched = [str(f.path) for f in sightings.values() if not f.matched]
             trouble = trouble or self._folders.follow(walks, unmatched)
             if trouble is not None:
                 self._folders.close()
                 self._folders = None
                 text = f"{trouble}; all files are looked at every time instead"
                 self._notes.append(f"stream '{self._stream.name}': {text}")
-        self._looked_at, self._found = now, found
-        self._keys = {str(f.path): key for key, f in found.items()}
-        changed = {key: f for key, f in found.items() if not self._is_as_before(f)}
-        gone = (self._positions.keys() | self._looks.keys()) - found.keys()
+        self._looked_at, self._sightings = now, sightings
+        self._keys = {str(f.path): key for key, f in sightings.items()}
+        changed = {key: f for key, f in sightings.items() if not self._is_as_before(f)}
+        gone = (self._positions.keys() | self._looks.keys()) - sightings.keys()
         self._take(changed, changed.keys() | gone, now)
         self._touched = _times(self._looks.values())
 
-    def _is_as_before(self, f: _Found) -> bool:
+    def _is_as_before(self, f: _Sighting) -> bool:
         """Whether there is nothing more to know of a file than there was."""
         look = self._looks.get(f.key)
         return look is not None and look.settled and look.still(f) and f.key in self._positions
 
-    def _grown(self, found: Mapping[Key, _Found]) -> set[str]:
+    def _grown(self, sightings: Mapping[Key, _Sighting]) -> set[str]:
         """The files that are not as they were when they were last looked at."""
-        pairs = ((self._found.get(key), f) for key, f in found.items())
+        pairs = ((self._sightings.get(key), f) for key, f in sightings.items())
         changed = ((old, f) for old, f in pairs if old is not None and old is not f)
         return {str(f.path) for old, f in changed if old.path == f.path and old != f}
 
@@ -208,42 +208,42 @@ class Watch:
         self.quiet = not names and not keys
         if self.quiet:
             return
-        found: dict[Key, _Found] = {}
+        sightings: dict[Key, _Sighting] = {}
         for name in sorted(names):
             f = self._find_one(name)
             if f is not None:
-                other = self._found.get(f.key)  # the same file by another name
+                other = self._sightings.get(f.key)  # the same file by another name
                 if other is None or f.key in keys or not other.matched:
-                    found.setdefault(f.key, f)
+                    sightings.setdefault(f.key, f)
         near = Surroundings()
-        for key in keys - found.keys():
-            old = self._found[key]
+        for key in keys - sightings.keys():
+            old = self._sightings[key]
             if not old.matched and key not in self._positions:
                 continue
             f = _stat(old.path, old.source, old.matched)
             if (f is None or f.key != key) and key in self._positions:
                 f = _find_again(self._positions[key], near)
             if f is not None and f.key == key:
-                found[key] = f
-        gone = keys - found.keys()
+                sightings[key] = f
+        gone = keys - sightings.keys()
         for key in keys:
-            old = self._found.pop(key)
+            old = self._sightings.pop(key)
             if self._keys.get(str(old.path)) == key:
                 del self._keys[str(old.path)]
-        self._found |= found
-        self._keys |= {str(f.path): key for key, f in found.items()}
-        self._take(found, keys | found.keys(), now)
+        self._sightings |= sightings
+        self._keys |= {str(f.path): key for key, f in sightings.items()}
+        self._take(sightings, keys | sightings.keys(), now)
         if self._folders is not None:
-            self._folders.know(str(f.path) for f in found.values())
+            self._folders.know(str(f.path) for f in sightings.values())
         if gone:
             self._touched = _times(self._looks.values())
-        for source, at in _times(self._looks[k] for k in found if k in self._looks).items():
+        for source, at in _times(self._looks[k] for k in sightings if k in self._looks).items():
             self._touched[source] = max(at, self._touched.get(source, at))
 
-    def _find_one(self, name: str) -> _Found | None:
+    def _find_one(self, name: str) -> _Sighting | None:
         key = self._keys.get(name)
-        if key is not None and self._found[key].matched:
-            f = _stat(name, self._found[key].source, True, self._found)
+        if key is not None and self._sightings[key].matched:
+            f = _stat(name, self._sightings[key].source, True, self._sightings)
             if f is not None and f.key == key:
                 return f
         path = Path(name)
@@ -252,12 +252,12 @@ class Watch:
         f = None if source is None else _stat(path, source, True)
         return f if f is not None and path.is_file() else None
 
-    def _take(self, found: Mapping[Key, _Found], keys: Collection[Key], now: float) -> None:
+    def _take(self, sightings: Mapping[Key, _Sighting], keys: Collection[Key], now: float) -> None:
         """Takes what was found of the files with these keys, or that they are gone."""
         self._ends.clear()
-        self._identify(found, keys)
+        self._identify(sightings, keys)
         looks: dict[Key, _Look] = {}
-        for f in found.values():
+        for f in sightings.values():
             with self._telling(f.path):
                 if f.key in self._positions:
                     looks[f.key] = self._look_into(f, now)
@@ -272,9 +272,9 @@ class Watch:
                 some.discard(key)
             if look is not None and look.end > self._positions[key].position:
                 self._unread.add(key)
-            if key in found and (look is None or not look.settled):
+            if key in sightings and (look is None or not look.settled):
                 self._unsettled.add(key)
-            if key in found and not found[key].matched:
+            if key in sightings and not sightings[key].matched:
                 self._renamed.add(key)
 
     def unread(self) -> list[Unread]:
@@ -283,19 +283,19 @@ class Watch:
         for key in self._unread:
             file, look = self._positions[key], self._looks[key]
             whole = is_gzip(file.path)
-            order = (file.source, look.found.modified, file.path)
+            order = (file.source, look.sighting.modified, file.path)
             left.append((order, Unread(file, look.end, look.unit_bytes, whole)))
         return [unread for _, unread in sorted(left, key=itemgetter(0))]
 
     def hand_out(self, unread: Unread, end: int) -> WorkOrder | None:
         """The order to read a file up to `end`, or None if it has become unreadable."""
         file, look = unread.file, self._looks[unread.file.key]
-        size = look.found.size
+        size = look.sighting.size
         print_end = size if self._parquet else max(end, min(size, PRINT_BYTES))
-        with self._telling(look.found.path):
+        with self._telling(look.sighting.path):
             crc = look.crc
             if crc is None or print_end != look.end:
-                with open_same(look.found.path, file.fingerprint) as bytes_:
+                with open_same(look.sighting.path, file.fingerprint) as bytes_:
                     crc = checksum(bytes_, print_end)
             read = replace(file, position=end, print_end=print_end, print_crc=crc)
             self._positions[file.key] = read
@@ -314,20 +314,20 @@ class Watch:
     def _parquet(self) -> bool:
         return self._stream.format.kind == "parquet"
 
-    def _find(self, walks: Iterable[Walk]) -> dict[Key, _Found]:
+    def _find(self, walks: Iterable[Walk]) -> dict[Key, _Sighting]:
         """Files that match, and files that did until they were renamed."""
-        found: dict[Key, _Found] = {}
+        sightings: dict[Key, _Sighting] = {}
         for walk in walks:
             for path, source in walk.files:
-                f = _stat(path, source, True, self._found)
+                f = _stat(path, source, True, self._sightings)
                 if f is not None:
-                    found.setdefault(f.key, f)
+                    sightings.setdefault(f.key, f)
         near = Surroundings()
         for file in self._positions.values():
-            f = _find_again(file, near) if file.key not in found else None
+            f = _find_again(file, near) if file.key not in sightings else None
             if f is not None:
-                found[f.key] = f
-        return found
+                sightings[f.key] = f
+        return sightings
 
     def _forget_finished(self, now: float) -> set[Key]:
         """Lets go of files that no pattern matches any more once nobody writes them either."""
@@ -340,20 +340,20 @@ class Watch:
                 finished.add(key)
         return finished
 
-    def _identify(self, found: Mapping[Key, _Found], keys: Collection[Key]) -> None:
+    def _identify(self, sightings: Mapping[Key, _Sighting], keys: Collection[Key]) -> None:
         """Gives every file its position: its own, one it inherits, or the start.
 
         Of the files with these keys, those that were not found are gone.
         """
         strange = {}
-        for key, f in found.items():
+        for key, f in sightings.items():
             with self._telling(f.path):
                 if not self._is_known(f):
                     strange[key] = f
                 elif self._positions[key].path != str(f.path):
                     self._positions[key] = replace(self._positions[key], path=str(f.path))
         known = (self._positions[key] for key in keys if key in self._positions)
-        gone = [p for p in known if p.key not in found or p.key in strange]
+        gone = [p for p in known if p.key not in sightings or p.key in strange]
         for file in gone:
             del self._positions[file.key]
         lost = [file for file in gone if file.print_end]
@@ -361,9 +361,9 @@ class Watch:
             with self._telling(f.path):
                 if f.matched:
                     self._positions[f.key] = _position(f, lost)
-        self._tell_lost(lost, found)
+        self._tell_lost(lost, sightings)
 
-    def _is_known(self, f: _Found) -> bool:
+    def _is_known(self, f: _Sighting) -> bool:
         known = self._positions.get(f.key)
         if known is None or (f.matched and not known.print_end):
             return False
@@ -377,28 +377,28 @@ class Watch:
                 self._ends[f.key] = f, end, checksum(file, end)
         return same
 
-    def _grows(self, f: _Found) -> bool:
+    def _grows(self, f: _Sighting) -> bool:
         """Whether a file is read line by line while somebody writes it."""
         return self._follow and not self._parquet and not is_gzip(f.path)
 
-    def _look_into(self, f: _Found, now: float) -> _Look:
+    def _look_into(self, f: _Sighting, now: float) -> _Look:
         last = self._looks.get(f.key)
         if last is not None and last.settled and last.still(f):
             return last
-        since = last.since if last is not None and last.found == f else now
+        since = last.since if last is not None and last.sighting == f else now
         position = self._positions[f.key].position
         if not self._settled(f, since, now):
             return _Look(f, since, now, False, position)
         end, unit_bytes, crc = self._end(f, position)
         return _Look(f, since, now, True, end, unit_bytes, crc)
 
-    def _settled(self, f: _Found, since: float, now: float) -> bool:
+    def _settled(self, f: _Sighting, since: float, now: float) -> bool:
         """Files that are read as a whole have to be complete first."""
         if not self._follow or not (self._parquet or is_gzip(f.path)):
             return True
         return now - min(since, f.modified / 1e9) >= _SETTLED_SECONDS
 
-    def _end(self, f: _Found, position: int) -> tuple[int, int, int | None]:
+    def _end(self, f: _Sighting, position: int) -> tuple[int, int, int | None]:
         """Up to where a file can be read now, the text that each unit stands for, and perhaps
         the checksum there."""
         if self._parquet:
@@ -437,10 +437,10 @@ class Watch:
             self._told[path] = str(error)
             self._notes.append(str(error))
 
-    def _tell_lost(self, lost: list[FilePosition], found: Mapping[Key, _Found]) -> None:
+    def _tell_lost(self, lost: list[FilePosition], sightings: Mapping[Key, _Sighting]) -> None:
         sources = {f.source for f in self._positions.values()}
         for file in lost:
-            there = found.get(file.key)
+            there = sightings.get(file.key)
             look = self._looks.get(file.key)
             unread = (look.end - file.position) * look.unit_bytes if look else 0
             if there is not None and str(there.path) == file.path:
@@ -456,14 +456,14 @@ def _times(looks: Iterable[_Look]) -> dict[str, float]:
     """When a file of each source was last changed, in seconds."""
     times: dict[str, float] = {}
     for look in looks:
-        source, when = look.found.source, look.found.modified / 1e9
+        source, when = look.sighting.source, look.sighting.modified / 1e9
         times[source] = max(times.get(source, when), when)
     return times
 
 
 def _stat(
-    path: Path | str, source: str, matched: bool, known: Mapping[Key, _Found] | None = None
-) -> _Found | None:
+    path: Path | str, source: str, matched: bool, known: Mapping[Key, _Sighting] | None = None
+) -> _Sighting | None:
     """A file as it looks now, the very value that is `known` if it looks the same."""
     try:
         stat = os.stat(path)  # noqa: PTH116
@@ -482,10 +482,10 @@ def _stat(
         and str(old.path) == str(path)
     ):
         return old
-    return _Found(Path(path), source, matched, key, *now)
+    return _Sighting(Path(path), source, matched, key, *now)
 
 
-def _find_again(file: FilePosition, near: Surroundings) -> _Found | None:
+def _find_again(file: FilePosition, near: Surroundings) -> _Sighting | None:
     """A file that no pattern matches any more: where it was last, or renamed near there."""
     there = _stat(Path(file.path), file.source, False)
     if there is None or there.key != file.key:
@@ -494,7 +494,7 @@ def _find_again(file: FilePosition, near: Surroundings) -> _Found | None:
     return there if there is not None and there.key == file.key else None
 
 
-def _position(f: _Found, lost: list[FilePosition]) -> FilePosition:
+def _position(f: _Sighting, lost: list[FilePosition]) -> FilePosition:
     """The position of a file that is new here: the start, unless it is a lost one's copy.
 
     Logs are copied before they are truncated, and replaced as a whole by tools like rsync.
@@ -505,5 +505,5 @@ def _position(f: _Found, lost: list[FilePosition]) -> FilePosition:
             if holds(file, old.fingerprint):
                 lost.remove(old)
                 return replace(old, path=str(f.path), device=f.key[0], inode=f.key[1])
-        mark = first_print(file)
-    return FilePosition(f.source, str(f.path), *f.key, 0, mark.end, mark.crc)
+        fingerprint = first_print(file)
+    return FilePosition(f.source, str(f.path), *f.key, 0, fingerprint.end, fingerprint.crc)

@@ -62,7 +62,7 @@ class Taken:
 
 
 class Task(Protocol):
-    """A part of a batch that one process does at once; it can be sent to any process."""
+    """Work of a batch that one process does at once; it can be sent to any process."""
 
     def deliver(self, recipes: Sequence[Recipe]) -> Iterator[Delivery]:
         """Reads what it is for, and computes the blocks of every recipe.

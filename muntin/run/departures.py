@@ -180,8 +180,8 @@ class Departures:
         revised = job.bounds.revise_us is not None
         for spec in job.windows:
             first, left = spec.first_end(pane), self._for_good(job, spec)
-            marks = [self._final(job, spec), None if revised else not_before]
-            over = max((mark for mark in marks if mark is not None), default=NEVER)
+            limits = [self._final(job, spec), None if revised else not_before]
+            over = max((limit for limit in limits if limit is not None), default=NEVER)
             if first <= max(over, self._gone(job, spec)):
                 for end in range(first, spec.last_end(pane) + 1, spec.stride):
                     known = left.get(end * spec.pane)

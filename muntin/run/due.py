@@ -27,7 +27,7 @@ _Asked = tuple[str, int, Sample | None, bool]  # axis, pane, sample, leap
 
 @dataclass(frozen=True)
 class Times:
-    """What a moment is compared with: deadlines before `started_us` are history.
+    """What a moment is compared with: deadlines before `started_us` do not count.
 
     `lead_us` is how long before a deadline a window has to set off to be there in time.
     """
@@ -174,7 +174,7 @@ class Agenda:
     def has_session_bound(self, job: Job) -> bool:
         """Whether sessions leave by the clock now.
 
-        History is not late for having been written before there was anybody to read it.
+        What was written before the run began is not late for that.
         """
         within, axis = job.bounds.within_us, job.shape.axis.column
         if within is None or job.shape.gap is None or not self.times.follow:

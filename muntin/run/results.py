@@ -119,7 +119,7 @@ class JobWindows:
         return pa.concat_tables(self.tables(), promote_options="default")
 
     def tables(self) -> Iterator[pa.Table]:
-        """The same in parts, which are several times larger than the rows they are made of."""
+        """The same, some rows at a time: tables are larger than the rows they are made of."""
         for start in range(0, max(1, self.rows.num_rows), _ROWS_AT_ONCE):
             yield replace(self, rows=self.rows.slice(start, _ROWS_AT_ONCE))._table()
         names, withdrawn = self._names, self._withdrawn()

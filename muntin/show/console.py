@@ -156,7 +156,7 @@ def stop_on_signals(stop: Event) -> Iterator[None]:
 
     def on_signal(number: int, _: object) -> None:
         if stop.is_set():
-            logging.disable()  # of the conversation with Java, which ends in mid-sentence
+            logging.disable()  # of calls of Java, which are cut off
             raise KeyboardInterrupt
         stop.set()
 

@@ -83,8 +83,8 @@ def draw(jobs: Sequence[Row], sources: Sequence[Row], console: Console) -> None:
     for name in ("stream", "source", "counts from", "read up to", "last heard", "files"):
         table.add_column(name)
     for row in sources:
-        found = (row[name] for name in ("from", "to", "heard"))
-        times = ("" if moment is None else f"{moment:%Y-%m-%d %H:%M:%S}" for moment in found)
+        moments = (row[name] for name in ("from", "to", "heard"))
+        times = ("" if moment is None else f"{moment:%Y-%m-%d %H:%M:%S}" for moment in moments)
         ended = "are gone" if row["ended"] else "are there"
         table.add_row(Text(row["stream"]), Text(row["source"]), *times, ended)
     console.print(table)

@@ -1,4 +1,4 @@
-"""Rows for people, in the room there is. Nothing is cut, least of all a number.
+"""Rows for people, in the room there is. Nothing is cut.
 
 Where a table is too wide, headers, texts and windows are broken into lines; where that is not
 enough, every column gets a line of its own.

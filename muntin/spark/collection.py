@@ -123,7 +123,7 @@ class SparkCollection:
                 fresh = filter(Taken(final).take, task.deliver(recipes))
                 yield from delivered(fresh, shapes, groups, version)
 
-        # One a core: batches are read in a second, of which another task would take a part.
+        # One a core: a batch is short, and starting another task would take some of its time.
         tasks = work.tasks(groups)
         computed = self._context.parallelize(tasks, len(tasks)).mapPartitions(compute)
         return self.keep(computed, shapes)
@@ -178,9 +178,9 @@ class SparkCollection:
         for group in answers:
             for name, end in group.ends.items():
                 ends[name] = min(end, ends.get(name, end))
-            for name, parts in group.rows.items():
+            for name, encoded in group.rows.items():
                 tables = rows.setdefault(name, [])
-                tables.extend(decode(part, f"rows of job {name}") for part in parts)
+                tables.extend(decode(data, f"rows of job {name}") for data in encoded)
             for shape, cost in group.costs.items():
                 costs[shape] = costs.get(shape, Cost()) + cost
             for shape, saved in chain(group.blocks.items(), group.states.items()):
@@ -194,7 +194,7 @@ class SparkCollection:
         by_group: dict[int, list[Complete[bytes]]] = {}
         for complete in self._shelf.useful(due_kinds(jobs, due)):
             by_group.setdefault(complete.group, []).append(complete)
-        items = [(group, Holding(complete=tuple(found))) for group, found in by_group.items()]
+        items = [(group, Holding(complete=tuple(windows))) for group, windows in by_group.items()]
         if not items:
             return []
         return [self._like_others(self._context.parallelize(items).partitionBy(self.groups, home))]
@@ -414,8 +414,8 @@ def _made(shape: str, items: Sequence[tuple[int, Holding]]) -> list[tuple[Window
     ]
 
 
-def _encoded(found: Iterable[Complete[pa.Table]]) -> Iterator[Complete[bytes]]:
-    for c in found:
+def _encoded(windows: Iterable[Complete[pa.Table]]) -> Iterator[Complete[bytes]]:
+    for c in windows:
         yield Complete(c.shape, c.spec, c.last_end, encode(c.rows), c.group)
 
 

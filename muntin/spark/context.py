@@ -1,6 +1,6 @@
 """Spark for small batches from Python, with its workers warm.
 
-A context is all that a run needs; a session, with Spark SQL, would take seconds more to start.
+A context is all that a run needs; a session, with Spark SQL, would take longer to start.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def own_context(jvm: Jvm, stop: Event) -> Iterator[SparkContext]:
         with ThreadPoolExecutor(1) as beside:
             commit = beside.submit(_rehearse)
             context = _new_context(jvm, stop.is_set)
-            # Spark's own handler speaks to the JVM, perhaps in the middle of another sentence.
+            # Spark's own handler calls the JVM, perhaps in the middle of another call.
             signal.signal(signal.SIGINT, on_interrupt)
             commit.result()
         with _ending(context):
@@ -117,7 +117,7 @@ def _new_context(jvm: Jvm, given_up: Callable[[], bool]) -> SparkContext:
 
 
 def _rehearse() -> None:
-    """The driver's part of a batch: a statement, and a commit."""
+    """What the driver does in a batch: a statement, and a commit."""
     _prepared([])
     rehearse()
 

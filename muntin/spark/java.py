@@ -129,5 +129,5 @@ def _home(environment: Mapping[str, str]) -> Path | None:
         home = str(Path(spec.origin).resolve().parent)
         if (Path(home) / "spark-distribution").exists():
             return None
-    whole = all((Path(home) / part).exists() for part in ("bin/spark-submit", "jars"))
+    whole = all((Path(home) / name).exists() for name in ("bin/spark-submit", "jars"))
     return Path(home) if whole else None

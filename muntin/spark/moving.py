@@ -1,7 +1,7 @@
 """The first half of a shuffle, run by itself: rows wait in its files, and tasks tell the driver.
 
 What tasks tell comes with their end, in an accumulator. A job whose result it were would take a
-second stage: 60 ms a batch.
+second stage.
 """
 
 from __future__ import annotations
@@ -35,18 +35,18 @@ def move(
     pairs: Pairs[V],
     partitions: int,
     home: Callable[[int], int],
-    part: Callable[[V], tuple[V, list[T]]],
+    divide: Callable[[V], tuple[V, list[T]]],
 ) -> tuple[Pairs[V], list[T]]:
     """The pairs, moved to their partitions, and what they had for the driver, task by task.
 
-    `part` takes apart what moves and what is told.
+    `divide` takes apart what moves and what is told.
     """
     heard = pairs.context.accumulator({}, _ByTask())
 
     def tell(task: int, items: Iterable[tuple[int, V]]) -> Iterator[tuple[int, V]]:
         told: list[T] = []
         for key, value in items:
-            moving, news = part(value)
+            moving, news = divide(value)
             told += news
             yield key, moving
         heard.add({task: told})

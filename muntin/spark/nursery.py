@@ -1,6 +1,6 @@
 """Loads the parent of Spark's Python workers while the JVM starts, and hands it over then.
 
-Spark starts `muntin.spark.daemon` with its first task, which would then load for a second. On
+Spark starts `muntin.spark.daemon` with its first task, which would only then load its libraries. On
 this machine a process that has loaded all of it waits by then: the one that Spark has started
 hands its streams and its environment over to it, and stays as the name under which Spark knows it.
 Where there is none that waits, on executors elsewhere or a second time, it loads by itself.

@@ -28,7 +28,7 @@ SETTINGS = {
 }
 
 # Workers use the same large buffers again and again: giving them back to the system after
-# every piece of log costs a sixth of the time in page faults. Arrow's own pool takes huge pages
+# every piece of log costs much time in page faults. Arrow's own pool takes huge pages
 # from the system, which are dear to clear and mostly stay empty.
 WORKER_MEMORY = {
     "MALLOC_MMAP_THRESHOLD_": "1073741824",

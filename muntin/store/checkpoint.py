@@ -160,19 +160,19 @@ class Checkpoint:
 
 def choices_in(state: Path, program: Program) -> dict[str, Choice]:
     """How the last run in a state folder computed the windows of each shape."""
-    found: dict[str, Choice] = {}
+    choices: dict[str, Choice] = {}
     for stream in program.streams:
         saved = Checkpoint(state, stream).peek()
-        found |= saved.progress.choices if saved is not None else {}
-    return found
+        choices |= saved.progress.choices if saved is not None else {}
+    return choices
 
 
 def saved_in(state: Path) -> dict[str, Saved]:
     """Where each stream of a state folder stands, without its ledger and blocks."""
     folder = state / "streams"
     names = sorted(path.name for path in folder.iterdir()) if folder.is_dir() else []
-    found = {name: Checkpoint(state, name).peek() for name in names}
-    return {name: saved for name, saved in found.items() if saved is not None}
+    streams = {name: Checkpoint(state, name).peek() for name in names}
+    return {name: saved for name, saved in streams.items() if saved is not None}
 
 
 class StateHold:
@@ -273,33 +273,33 @@ def _fields(source: Source) -> tuple[object, ...]:
 
 def _saved(document: Document) -> Saved:
     now = document["now"]
-    found = {name: document.get(name, {}) for name in _SECTIONS}
+    sections = {name: document.get(name, {}) for name in _SECTIONS}
     records, bad, size, windows = now["totals"]
     progress = Progress(
-        sources={name: Source(*row) for name, row in found["sources"].items()},
-        emitted=found["emitted"],
+        sources={name: Source(*row) for name, row in sections["sources"].items()},
+        emitted=sections["emitted"],
         left={
             kind: {end: Leaving(*row) for end, row in left.items()}
-            for kind, left in found["left"].items()
+            for kind, left in sections["left"].items()
         },
         left_at=now["left_at"],
-        late={job: Lateness(*row) for job, row in found["late"].items()},
+        late={job: Lateness(*row) for job, row in sections["late"].items()},
         timings={
-            job: Timing(count, area, misses, within, dict(found["lags"].get(job, {})))
-            for job, (count, area, misses, within) in found["timings"].items()
+            job: Timing(count, area, misses, within, dict(sections["lags"].get(job, {})))
+            for job, (count, area, misses, within) in sections["timings"].items()
         },
-        choices={shape: Choice(*row) for shape, row in found["choices"].items()},
+        choices={shape: Choice(*row) for shape, row in sections["choices"].items()},
         frame_batch=now["frame_batch"],
         records=records,
         bad=bad,
         bytes=size,
         windows=windows,
-        failures=Failures({job: list(at) for job, at in found["failures"].items()}),
+        failures=Failures({job: list(at) for job, at in sections["failures"].items()}),
     )
-    positions = tuple(FilePosition(*row) for row in found["positions"].values())
-    grids = {id_: (axis, size) for id_, (axis, size) in found["grids"].items()}
-    kinds = {job: tuple(keys) for job, keys in found["windows"].items()}
-    in_force = InForce(found["shapes"], grids, kinds)
+    positions = tuple(FilePosition(*row) for row in sections["positions"].values())
+    grids = {id_: (axis, size) for id_, (axis, size) in sections["grids"].items()}
+    kinds = {job: tuple(keys) for job, keys in sections["windows"].items()}
+    in_force = InForce(sections["shapes"], grids, kinds)
     return Saved(now["batch"], progress, positions, in_force, results=dict(now["results"]))
 
 
@@ -309,10 +309,10 @@ _SECTIONS = (
 )  # fmt: skip
 
 
-def _require_version(found: object) -> None:
-    if found != VERSION:
+def _require_version(version: object) -> None:
+    if version != VERSION:
         raise StateError(
-            f"the state was written by another version of Muntin (its format is {found}, "
+            f"the state was written by another version of Muntin (its format is {version}, "
             f"not {VERSION}); use another --state, which reads the files again"
         )
 

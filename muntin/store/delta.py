@@ -29,7 +29,7 @@ from pyarrow.parquet import FileMetaData, ParquetWriter, read_metadata
 from muntin.errors import MuntinError, StateError
 from muntin.kernel.engine import literal, run
 
-# Files smaller than this are merged when there are so many. A step between small files and large
+# Files smaller than this are merged when there are so many. A size between small files and large
 # ones means that the large are not written again and again.
 _SIZES = ((1 << 20, 32), (16 << 20, 64))
 _WRITER = WriterProperties(compression="SNAPPY", max_row_group_size=1 << 16)
@@ -136,10 +136,10 @@ def add_file(path: Path, name: str, writer: str, batch: int) -> bool:
         if last is None or last < batch:
             if not (path / name).exists():
                 return False
-            found = (path / name).stat()
+            stat = (path / name).stat()
             stats = json.dumps(_stats(read_metadata(path / name)))
-            changed = int(found.st_mtime * 1000)
-            add = AddAction(name, found.st_size, {}, changed, data_change=True, stats=stats)
+            changed = int(stat.st_mtime * 1000)
+            add = AddAction(name, stat.st_size, {}, changed, data_change=True, stats=stats)
             table.create_write_transaction(
                 [add], "append", table.schema(), commit_properties=_by(writer, batch)
             )
@@ -188,12 +188,12 @@ def read(path: Path, use: Callable[[Snapshot], T]) -> T:
     It is given the table anew if a file goes meanwhile.
     """
     for attempt in range(_ATTEMPTS):
-        found: Snapshot | None = None
+        table: Snapshot | None = None
         try:
-            found = snapshot(path)
-            return use(found)
+            table = snapshot(path)
+            return use(table)
         except MuntinError:
-            gone = found is None or any(not Path(file.path).exists() for file in found.files)
+            gone = table is None or any(not Path(file.path).exists() for file in table.files)
             if not gone or attempt == _ATTEMPTS - 1 or not exists(path):
                 raise
     raise AssertionError("unreachable")
@@ -211,8 +211,8 @@ def _files(path: Path, actions: pa.Table) -> Iterator[File]:
     def column(name: str) -> list[Any]:
         if name not in actions.column_names:
             return [None] * actions.num_rows
-        found = actions[name]
-        values: list[Any] = _as_numbers(found).to_pylist()
+        array = actions[name]
+        values: list[Any] = _as_numbers(array).to_pylist()
         return values
 
     names = zip(column("min.window_name"), column("max.window_name"), strict=True)
@@ -237,7 +237,7 @@ def compact(path: Path) -> None:
         table = DeltaTable(str(path))
         for size, many in _SIZES:
             sizes = pa.table(table.get_add_actions())["size_bytes"].to_pylist()
-            if sum(found < size for found in sizes) >= many:
+            if sum(each < size for each in sizes) >= many:
                 table.optimize.compact(target_size=size, writer_properties=_WRITER)
         table.vacuum(dry_run=False, full=True)
         table.create_checkpoint()

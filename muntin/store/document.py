@@ -37,8 +37,8 @@ def difference(known: Document, now: Mapping[Any, Any]) -> Patch:
     gone = [key for key in known if key not in now] if len(known) > len(now) else []
     for key in gone:
         del known[key]
-    parts = {"set": changed, "gone": gone, "in": inside}
-    return {name: part for name, part in parts.items() if part}
+    changes = {"set": changed, "gone": gone, "in": inside}
+    return {name: change for name, change in changes.items() if change}
 
 
 def apply(document: Document, patch: Patch) -> None:
@@ -60,8 +60,8 @@ def encode(patch: Patch) -> bytes:
 
 
 def decode(data: bytes) -> Patch:
-    found: Patch = json.loads(zlib.decompress(data))
-    return found
+    patch: Patch = json.loads(zlib.decompress(data))
+    return patch
 
 
 def _listed(leaf: Any) -> list[Any]:

@@ -115,45 +115,45 @@ class Results:
         newest = f" QUALIFY {' AND '.join(wanted)}" if wanted else ""
         order = f" ORDER BY window_end, revision, {_NUMBER.name}"
 
-        def rows(found: delta.Snapshot) -> pa.Table:
-            if _NUMBER.name not in found.schema.names:
+        def rows(table: delta.Snapshot) -> pa.Table:
+            if _NUMBER.name not in table.schema.names:
                 message = f"the results of job '{job}' in {path} are of an earlier version"
                 raise StateError(
                     f"{message} of Muntin; read them with another tool, or use another --state"
                 )
-            files, only = _latest(found) if latest and after is None else (found.files, [])
+            files, only = _latest(table) if latest and after is None else (table.files, [])
             some = f" WHERE {' AND '.join([*where, *only])}" if where or only else ""
             rows = f"SELECT * FROM stored{some}{newest}"
             # A revision without rows is stored as one that has no score.
             shown = f"SELECT * EXCLUDE ({_NUMBER.name}) FROM ({rows}) WHERE c2 IS NOT NULL{order}"
-            return found.query(files, shown)
+            return table.query(files, shown)
 
         return delta.read(path, rows)
 
 
-def _latest(found: delta.Snapshot) -> tuple[Sequence[delta.File], list[str]]:
+def _latest(table: delta.Snapshot) -> tuple[Sequence[delta.File], list[str]]:
     """The files that have the newest windows of each name, and the condition that picks them.
 
     Files are read from the newest on, until none that is left can have a newer window.
     """
-    names = _names(found)
+    names = _names(table)
     if names is None:
-        return found.files, []
-    is_time = pa.types.is_timestamp(found.schema.field("window_end").type)
+        return table.files, []
+    is_time = pa.types.is_timestamp(table.schema.field("window_end").type)
     position = "epoch_us(window_end)" if is_time else "window_end"
     ends: dict[str, int] = {}
-    left = sorted(found.files, key=lambda f: EVER if f.ends is None else f.ends[1], reverse=True)
+    left = sorted(table.files, key=lambda f: EVER if f.ends is None else f.ends[1], reverse=True)
     most = _FIRST_FILES
     while left:
         some, left = left[:most], left[most:]
         sql = f"SELECT window_name, max({position}) AS last FROM stored GROUP BY window_name"
-        for name, end in zip(*found.query(some, sql).to_pydict().values(), strict=True):
+        for name, end in zip(*table.query(some, sql).to_pydict().values(), strict=True):
             ends[name] = max(end, ends.get(name, end))
         left = [f for f in left if any(_may_be_newer(f, name, ends.get(name)) for name in names)]
         most *= 4
     files = [
         file
-        for file in found.files
+        for file in table.files
         if any(file.may_have(name) and file.may_end_at(end) for name, end in ends.items())
     ]
     told = [f"make_timestamptz({end})" if is_time else str(end) for end in ends.values()]
@@ -164,15 +164,15 @@ def _may_be_newer(file: delta.File, name: str, end: int | None) -> bool:
     return file.may_have(name) and (end is None or file.may_end_after(end))
 
 
-def _names(found: delta.Snapshot) -> list[str] | None:
+def _names(table: delta.Snapshot) -> list[str] | None:
     """The windows of which a table has any; None if nobody has noted it."""
-    told = found.settings.get(_NAMES)
+    told = table.settings.get(_NAMES)
     return None if told is None else json.loads(told)
 
 
-def _read_names(found: delta.Snapshot) -> list[str]:
+def _read_names(table: delta.Snapshot) -> list[str]:
     sql = "SELECT DISTINCT window_name FROM stored"
-    names: list[str] = found.query(found.files, sql)["window_name"].to_pylist()
+    names: list[str] = table.query(table.files, sql)["window_name"].to_pylist()
     return names
 
 

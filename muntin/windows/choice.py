@@ -21,7 +21,7 @@ from muntin.windows.spec import WindowSpec
 
 Sharing = Literal["auto", "shared", "separate"]
 
-_WORTH_CHANGING = 0.8  # what the other way may cost, of the present one's, to be taken
+_WORTH_CHANGING = 0.8  # what the other choice may cost, of the present one's, to be taken
 _MEMORY = 0.7  # of what is known, after each new measurement
 
 
@@ -66,7 +66,7 @@ class Choice:
 
 
 def choose(windows: Sequence[WindowSpec], seen: Measured, now: Choice, wish: Sharing) -> Choice:
-    """The cheaper way from here on; the present one unless the other is clearly cheaper."""
+    """The cheaper choice from here on; the present one unless the other is clearly cheaper."""
     if wish != "auto":
         return Choice(wish == "separate", "as the setting says")
     if not (seen.grouping_s and seen.merging_s and seen.records_a_pane):

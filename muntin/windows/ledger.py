@@ -111,8 +111,8 @@ class _Pane:
 
     def _unpack(self, tally: Tally) -> None:
         assert self.packed is not None
-        found = self.packed.tallies((tally.axis, tally.size), tally.pane)
-        self.loose = {(t.source, t.not_before): t for t in found}
+        tallies = self.packed.tallies((tally.axis, tally.size), tally.pane)
+        self.loose = {(t.source, t.not_before): t for t in tallies}
         self.packed = None
 
     def tallies(self, grid: Grid, pane: int) -> Iterable[Tally]:
@@ -174,8 +174,8 @@ class _Panes:
             packed = self.held[number].packed or _Packed.of(self.held[number].loose.values(), ())
             sources = packed.sources
             if id(sources) not in known:
-                found = np.array([rows.get(name, len(names)) for name in sources])
-                known[id(sources)] = sources, found
+                places = np.array([rows.get(name, len(names)) for name in sources])
+                known[id(sources)] = sources, places
             taken = chosen[known[id(sources)][1], number - start]
             read += int(packed.records[taken].sum(dtype=np.int64))
             bad += int(packed.bad[taken].sum(dtype=np.int64))

@@ -49,7 +49,7 @@ def share_panes(jobs: Mapping[str, Job]) -> dict[str, Job]:
     return {name: shared[name] for name in jobs}
 
 
-class Piece(NamedTuple):
+class Tile(NamedTuple):
     """A complete window over the panes [start, end), of the `number`-th kind that was made."""
 
     start: int
@@ -62,26 +62,26 @@ class Cover:
     """What a window is made of: panes, by their numbers, and complete windows."""
 
     panes: Numbers
-    windows: list[Piece]
+    windows: list[Tile]
 
     def __len__(self) -> int:
         return len(self.panes) + len(self.windows)
 
 
-class Pieces:
+class Tiles:
     """What windows can be made of, with the rows of each; grows as windows are computed."""
 
     def __init__(self, panes: Numbers, rows: Numbers) -> None:
         """Takes the panes that have rows, in order, and how many rows each has."""
         self._panes = panes
         self._before = np.concatenate([[0], np.cumsum(rows)])  # rows of all panes before each
-        self._rows: dict[Piece, int] = {}
-        self._ending: dict[int, list[Piece]] = {}
+        self._rows: dict[Tile, int] = {}
+        self._ending: dict[int, list[Tile]] = {}
         self._ends: list[int] = []
 
-    def add(self, rows: Mapping[Piece, int]) -> None:
-        for piece in rows:
-            self._ending.setdefault(piece.end, []).append(piece)
+    def add(self, rows: Mapping[Tile, int]) -> None:
+        for tile in rows:
+            self._ending.setdefault(tile.end, []).append(tile)
         self._rows.update(rows)
         self._ends = sorted(self._ending)
 
@@ -93,24 +93,24 @@ class Pieces:
         """
         ends = self._ends[bisect_right(self._ends, start) : bisect_right(self._ends, end)]
         ending = {at: [p for p in self._ending[at] if p.start >= start] for at in ends}
-        starts = (piece.start for found in ending.values() for piece in found)
+        starts = (tile.start for tiles in ending.values() for tile in tiles)
         stops = sorted({start, end, *ends, *starts})
         places = dict(zip(stops, self._panes.searchsorted(stops).tolist(), strict=True))
-        least, last = {start: 0}, dict[int, Piece]()
+        least, last = {start: 0}, dict[int, Tile]()
         for before, at in pairwise(stops):
             rows = self._before[places[at]] - self._before[places[before]]
             least[at] = least[before] + int(rows)
             # Among equals the longest wins, which leaves fewer merges.
-            for piece in sorted(ending.get(at, ()), reverse=True):
-                cost = least[piece.start] + self._rows[piece]
+            for tile in sorted(ending.get(at, ()), reverse=True):
+                cost = least[tile.start] + self._rows[tile]
                 if cost <= least[at]:
-                    least[at], last[at] = cost, piece
+                    least[at], last[at] = cost, tile
         return self._walk_back(stops, places, last)
 
     def _walk_back(
-        self, stops: Sequence[int], places: Mapping[int, int], last: Mapping[int, Piece]
+        self, stops: Sequence[int], places: Mapping[int, int], last: Mapping[int, Tile]
     ) -> Cover:
-        """The way to the last stop: through a window that ends there, or the panes before it."""
+        """The path to the last stop: through a window that ends there, or the panes before it."""
         panes: list[Numbers] = [self._panes[:0]]
         windows = []
         before = dict(zip(stops[1:], stops, strict=False))

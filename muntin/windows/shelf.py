@@ -33,9 +33,9 @@ class Complete(Generic[Rows]):
 class Shelf(Generic[Rows]):
     complete: list[Complete[Rows]] = field(default_factory=list)
 
-    def put(self, found: Iterable[Complete[Rows]]) -> None:
+    def put(self, windows: Iterable[Complete[Rows]]) -> None:
         """Adds windows; of a kind that overlaps, only the newest are of use."""
-        new = list(found)
+        new = list(windows)
         over = {(c.shape, c.spec, c.group) for c in new if c.spec.stride < c.spec.length}
         kept = [c for c in self.complete if (c.shape, c.spec, c.group) not in over]
         self.complete = kept + new
@@ -74,7 +74,7 @@ class Shelf(Generic[Rows]):
         ]
 
     def drop_before(self, oldest: Mapping[str, int]) -> None:
-        """Drops windows of which a part lies before any window still to come, by shape."""
+        """Drops windows that start before all windows still to come, by shape."""
         self.complete = [
             c for c in self.complete if c.last_end - c.spec.length >= oldest.get(c.shape, 0)
         ]

@@ -72,16 +72,16 @@ class WindowSpec:
         Jumps over stretches without panes, and over panes without ends: one record with a wrong
         year costs nothing, nor does a long window of which little is new.
         """
-        found: list[int] = []
+        ends: list[int] = []
         if not panes:
-            return found
+            return ends
         end = self.first_end(panes[0]) if after is None else self.oldest_pane(after) + self.length
         at = bisect_left(panes, end - self.length)
         while at < len(panes) and (end := max(end, self.first_end(panes[at]))) <= upto:
-            found.extend(range(end, min(self.last_end(panes[at]), upto) + 1, self.stride))
-            end = max(end, found[-1] + self.stride) if found else end
+            ends.extend(range(end, min(self.last_end(panes[at]), upto) + 1, self.stride))
+            end = max(end, ends[-1] + self.stride) if ends else end
             at = bisect_left(panes, end - self.length, at + 1)
-        return found
+        return ends
 
     def oldest_pane(self, emitted: int) -> int:
         """The first pane of the earliest window that ends after `emitted`."""

@@ -6,14 +6,14 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from muntin.fidelity.sampling import kept, kept_of
+from muntin.fidelity.sampling import sampled, sampled_of
 from muntin.model import Sample
 
 
 @given(share=st.floats(0.01, 1), job=st.text(max_size=5), source=st.text(max_size=5))
 def test_samples_take_each_pane_with_the_same_chance(share: float, job: str, source: str) -> None:
     panes = np.arange(-10_000, 10_000)
-    taken = kept(Sample(job, share), source, panes)
+    taken = sampled(Sample(job, share), source, panes)
     assert abs(taken.mean() - share) < 0.02
     # A pane's fate says nothing of the next one's.
     both = (taken[1:] & taken[:-1]).mean()
@@ -22,15 +22,15 @@ def test_samples_take_each_pane_with_the_same_chance(share: float, job: str, sou
 
 def test_samples_are_the_same_in_every_process() -> None:
     panes = np.arange(20)
-    first = kept(Sample("words", 0.5), "web-1", panes)
+    first = sampled(Sample("words", 0.5), "web-1", panes)
     assert "".join("x" if k else "." for k in first) == "..x.x...x.x.x....xxx"
-    assert not (first == kept(Sample("words", 0.5), "web-2", panes)).all()
+    assert not (first == sampled(Sample("words", 0.5), "web-2", panes)).all()
 
 
 def test_sources_together_are_as_each_alone() -> None:
     sample, panes, names = Sample("words", 0.3), np.arange(-50, 50), ["a", "b", "c"]
-    assert (kept_of(sample, names, panes) == [kept(sample, n, panes) for n in names]).all()
+    assert (sampled_of(sample, names, panes) == [sampled(sample, n, panes) for n in names]).all()
 
 
 def test_the_whole_is_a_sample_too() -> None:
-    assert kept(Sample("words", 1.0), "a", np.arange(10_000)).all()
+    assert sampled(Sample("words", 1.0), "a", np.arange(10_000)).all()

@@ -84,7 +84,7 @@ def test_a_window_of_many_panes_is_made_of_few_pieces(columns: str, most: int) -
         consolidation = Consolidation(job.shape, block, known=made)
         consolidation.windows(spec, [end], again=False, ahead=True)
         made += consolidation.fresh
-        assert consolidation.merges.pieces <= (most if end > 100 else 200)
+        assert consolidation.merges.tiles <= (most if end > 100 else 200)
 
 
 def test_small_windows_do_not_look_ahead(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -31,7 +31,7 @@ def looked_at(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
     paths: list[Path] = []
     real = watch._stat
 
-    def stat(path: Path | str, *rest: Any) -> watch._Found | None:
+    def stat(path: Path | str, *rest: Any) -> watch._Sighting | None:
         paths.append(Path(path))
         return real(path, *rest)
 

@@ -17,7 +17,7 @@ from typing import Literal
 import numpy as np
 
 import muntin as mt
-from muntin.fidelity.sampling import kept
+from muntin.fidelity.sampling import sampled
 from muntin.model import Sample
 from muntin.run.inline import InlineRun
 from muntin.run.loop import Rules
@@ -298,7 +298,7 @@ class Model:
             if source.ended and pane > source.reached // self._q.pane:
                 return "removed"
         share = (self._q.fidelity or 100) / 100
-        if self._q.form == "sampled" and not kept(Sample("j", share), name, np.array([pane]))[0]:
+        if self._q.form == "sampled" and not sampled(Sample("j", share), name, np.array([pane]))[0]:
             return "skipped"
         if source is None:
             return "leapt" if leapt else "awaited" if self._is_young(now) else "dead"

@@ -1,4 +1,4 @@
-"""The cheapest pieces of a window against all that there are, and panes shared between jobs."""
+"""The cheapest tiles of a window against all that there are, and panes shared between jobs."""
 
 from __future__ import annotations
 
@@ -14,22 +14,22 @@ from muntin.kernel.compute import Clocks, Recipe, compute
 from muntin.kernel.consolidate import Consolidation
 from muntin.language.program import sql
 from muntin.model import POSITION, Job
-from muntin.windows.sharing import Piece, Pieces, share_panes
+from muntin.windows.sharing import Tile, Tiles, share_panes
 
 MINUTE = 60_000_000
-Chosen = tuple[tuple[int, ...], tuple[Piece, ...]]  # panes and windows
+Chosen = tuple[tuple[int, ...], tuple[Tile, ...]]  # panes and windows
 
 
 class Case(NamedTuple):
     panes: dict[int, int]  # rows of each
-    windows: dict[Piece, int]
+    windows: dict[Tile, int]
 
-    def pieces(self) -> Pieces:
+    def tiles(self) -> Tiles:
         panes = sorted(self.panes)
-        pieces = Pieces(np.array(panes, np.int64), np.array([self.panes[p] for p in panes]))
+        tiles = Tiles(np.array(panes, np.int64), np.array([self.panes[p] for p in panes]))
         for window, rows in self.windows.items():
-            pieces.add({window: rows})
-        return pieces
+            tiles.add({window: rows})
+        return tiles
 
     def cost(self, cover: Chosen) -> int:
         panes, windows = cover
@@ -50,7 +50,7 @@ class Case(NamedTuple):
 
 sizes = st.integers(1, 6)
 spans = st.builds(
-    lambda start, length, number: Piece(start, start + length, number),
+    lambda start, length, number: Tile(start, start + length, number),
     st.integers(-2, 9),
     st.integers(1, 6),
     st.integers(0, 3),
@@ -63,7 +63,7 @@ cases = st.builds(
 
 
 def cover(case: Case, start: int, end: int) -> Chosen:
-    found = case.pieces().cover(start, end)
+    found = case.tiles().cover(start, end)
     assert len(found) == len(found.panes) + len(found.windows)
     return tuple(found.panes.tolist()), tuple(found.windows)
 
@@ -76,10 +76,10 @@ def test_no_cover_has_fewer_rows(case: Case, start: int, length: int) -> None:
     assert case.cost(chosen) == min(map(case.cost, every))
 
 
-def test_among_equals_the_longest_piece_wins() -> None:
-    case = Case(dict.fromkeys(range(6), 1), {Piece(0, 2, 0): 2, Piece(2, 6, 1): 4})
-    assert cover(case, 0, 6) == ((), (Piece(0, 2, 0), Piece(2, 6, 1)))
-    long, short = Piece(0, 6, 0), Piece(3, 6, 1)
+def test_among_equals_the_longest_tile_wins() -> None:
+    case = Case(dict.fromkeys(range(6), 1), {Tile(0, 2, 0): 2, Tile(2, 6, 1): 4})
+    assert cover(case, 0, 6) == ((), (Tile(0, 2, 0), Tile(2, 6, 1)))
+    long, short = Tile(0, 6, 0), Tile(3, 6, 1)
     for windows in ({long: 6, short: 3}, {short: 3, long: 6}):
         assert cover(Case(case.panes, windows), 0, 6) == ((), (long,))
 
@@ -126,7 +126,7 @@ def test_an_hour_of_four_windows_takes_86_merges() -> None:
     }
     naive = sum(spec.length * len(spec.ends(range(60), None, 60)) for spec in specs)
     assert naive == 240
-    assert (consolidation.merges.windows, consolidation.merges.pieces) == (25, 86)
+    assert (consolidation.merges.windows, consolidation.merges.tiles) == (25, 86)
 
 
 def test_jobs_that_differ_in_windows_only_share_panes() -> None:

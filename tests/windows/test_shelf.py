@@ -31,7 +31,7 @@ def test_windows_that_leave_minute_by_minute_take_86_merges_too() -> None:
     recipe = Recipe(shape, found.windows)
     (block,) = compute(records, "web-1", [recipe], Clocks())[0].values()
     made: list[tuple[WindowSpec, pa.Table]] = []
-    pieces = 0
+    tiles = 0
     for now in range(1, 61):
         consolidation = Consolidation(shape, block, known=made)
         for spec in sorted(found.windows):
@@ -39,8 +39,8 @@ def test_windows_that_leave_minute_by_minute_take_86_merges_too() -> None:
                 rows = consolidation.windows(spec, [now], again=True).table()
                 assert rows["c0"].to_pylist() == [spec.length]
         made += consolidation.fresh
-        pieces += consolidation.merges.pieces
-    assert pieces == 86
+        tiles += consolidation.merges.tiles
+    assert tiles == 86
 
 
 def complete(shape: str, length: int, end: int) -> Complete[str]:

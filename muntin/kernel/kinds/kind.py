@@ -78,7 +78,7 @@ class Place(StrEnum):
 
 @dataclass(frozen=True)
 class Operator:
-    """One step from records to results: a statement, or what Python does in its place."""
+    """One operation between records and results: a statement, or what Python does in its place."""
 
     name: str
     does: str

@@ -181,7 +181,7 @@ def _finish(
     longest = max(w.length for job in jobs.values() for w in job.windows)
     for number, each in enumerate(asked):
         larger = asked[number + 1 :]
-        # Windows that overlap are never pieces side by side: of those, none is remembered.
+        # Windows that overlap are never tiles side by side: of those, none is remembered.
         again = each.spec.stride == each.spec.length and (
             any(algorithm_of(shape, a.spec, len(a.ends)) is Algorithm.SHARE for a in larger)
             or (due.more and each.spec.length < longest)
@@ -243,7 +243,7 @@ def _keys_alone_order(job: Job, rows: pa.Table) -> bool:
 
 
 def _ordered_by_keys(job: Job, rows: pa.Table) -> pa.Table:
-    """What `order_sql` gives, in a third of the time."""
+    """What `order_sql` gives, without a statement."""
     by = [(name, "ascending") for name in ("w", "win", *key_names(job.shape))]
     rows = rows.combine_chunks()
     ordered = rows.take(pc.sort_indices(rows, by))

@@ -41,12 +41,12 @@ def find(reference: str, folder: str | None = None) -> Any:
         reason = f"{type(error).__name__}: {error}"
         where = f" (looked for in {folder} and on Python's path)" if folder else ""
         raise CodeError(f"module '{module_name}' cannot be imported{where}: {reason}") from error
-    found: Any = module
-    for part in name.split("."):
-        if not hasattr(found, part):
+    target: Any = module
+    for attribute in name.split("."):
+        if not hasattr(target, attribute):
             raise CodeError(f"module '{module_name}' has no '{name}'; it has {_classes(module)}")
-        found = getattr(found, part)
-    return found
+        target = getattr(target, attribute)
+    return target
 
 
 def reference_of(target: Any) -> str:
@@ -147,8 +147,8 @@ class _Nowhere:
 def _parameters(target: Any) -> list[str]:
     """What the constructors of a class and of those it derives from are called with."""
     makers = [vars(each)["__init__"] for each in inspect.getmro(target) if "__init__" in vars(each)]
-    found = [p for make in makers for p in inspect.signature(make).parameters.values()]
-    return [p.name for p in found if p.kind is p.POSITIONAL_OR_KEYWORD]
+    parameters = [p for make in makers for p in inspect.signature(make).parameters.values()]
+    return [p.name for p in parameters if p.kind is p.POSITIONAL_OR_KEYWORD]
 
 
 def _imported(module: str, folder: str | None) -> ModuleType:

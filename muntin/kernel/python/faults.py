@@ -49,29 +49,29 @@ def failure_in(data: bytes) -> FailedCallError:
     return FailedCallError(*pickle.loads(data[1:]))
 
 
-def or_failure(found: bytes | FailedCallError) -> bytes:
-    return failure(found) if isinstance(found, FailedCallError) else found
+def or_failure(data: bytes | FailedCallError) -> bytes:
+    return failure(data) if isinstance(data, FailedCallError) else data
 
 
 def by_removing_good(
-    parts: Sequence[Entry[T]],
+    entries: Sequence[Entry[T]],
     ends: Sequence[int],
     merge: Callable[[Sequence[T]], T],
     remove: Callable[[T, T], T],
     failures: Callable[[T], Sequence[bytes]],
 ) -> list[tuple[int, T]]:
-    """Windows by adding and removing. Once something failed, each is merged from its own parts.
+    """Windows by adding and removing. Once something failed, each is merged from its own entries.
 
-    So what failed leaves with its part. Where removing itself failed, that window tells of it.
+    So what failed leaves with its entry. Where removing itself failed, that window tells of it.
     """
-    found = list(by_removing(parts, ends, merge, remove))
-    bad = next((number for number, (_, whole) in enumerate(found) if failures(whole)), None)
+    windows = list(by_removing(entries, ends, merge, remove))
+    bad = next((number for number, (_, whole) in enumerate(windows) if failures(whole)), None)
     if bad is None:
-        return found
-    alone = list(by_merging(parts, ends, merge))
-    methods = [failure_in(data).method for data in failures(found[bad][1])]
+        return windows
+    alone = list(by_merging(entries, ends, merge))
+    methods = [failure_in(data).method for data in failures(windows[bad][1])]
     if any(method.endswith(_REMOVING) for method in methods):
-        alone[bad] = found[bad]
+        alone[bad] = windows[bad]
     return alone
 
 

@@ -1,7 +1,7 @@
 """Keys as bytes: equal keys have equal bytes in every process, so that they can be merged.
 
-A key is written part by part, without regard to which parts are one object or in which order a set
-was filled. Objects are written as what pickle would make them from. Keys of different types
+A key is written member by member, without regard to which members are one object or in which order
+a set was filled. Objects are written as what pickle would make them from. Keys of different types
 differ: 1 is not 1.0. A class that says itself what is equal is refused, as bytes cannot know.
 """
 
@@ -54,18 +54,18 @@ def encoded(group: Hashable) -> bytes:
     return encode_key(group) if type(group) is str else group  # type: ignore[return-value]
 
 
-def _joined(tag: bytes, parts: Iterable[bytes]) -> bytes:
-    parts = list(parts)
-    return tag + b",".join(b"%d" % len(part) for part in parts) + b":" + b"".join(parts)
+def _joined(tag: bytes, members: Iterable[bytes]) -> bytes:
+    members = list(members)
+    return tag + b",".join(b"%d" % len(member) for member in members) + b":" + b"".join(members)
 
 
-def _parts(body: bytes) -> list[Any]:
+def _members(body: bytes) -> list[Any]:
     told, _, rest = body.partition(b":")
-    found, at = [], 0
+    members, at = [], 0
     for size in map(int, told.split(b",") if told else ()):
-        found.append(decode_key(rest[at : at + size]))
+        members.append(decode_key(rest[at : at + size]))
         at += size
-    return found
+    return members
 
 
 def _decimal(key: Decimal) -> bytes:
@@ -82,11 +82,11 @@ def _decimal(key: Decimal) -> bytes:
 
 
 def _read_decimal(body: bytes) -> Decimal:
-    found = Decimal(body.decode())
-    exponent = found.as_tuple().exponent
+    number = Decimal(body.decode())
+    exponent = number.as_tuple().exponent
     if isinstance(exponent, int) and 0 < exponent <= _ZEROS:
-        return Decimal(int(found))
-    return found
+        return Decimal(int(number))
+    return number
 
 
 def _object(key: Any) -> bytes:
@@ -109,24 +109,24 @@ def _object(key: Any) -> bytes:
 
 
 def _made(body: bytes) -> Any:
-    make, args, state, items, pairs = _parts(body)
-    found = make(*args)
+    make, args, state, items, pairs = _members(body)
+    instance = make(*args)
     if state is not None:
-        _set(found, state)
+        _set(instance, state)
     for item in items:
-        found.append(item)
+        instance.append(item)
     for name, value in pairs:
-        found[name] = value
-    return found
+        instance[name] = value
+    return instance
 
 
-def _set(found: Any, state: Any) -> None:
-    if hasattr(found, "__setstate__"):
-        found.__setstate__(state)
+def _set(instance: Any, state: Any) -> None:
+    if hasattr(instance, "__setstate__"):
+        instance.__setstate__(state)
         return
     named, slots = state if isinstance(state, tuple) and len(state) == 2 else (state, None)
     for name, value in {**(named or {}), **(slots or {})}.items():
-        object.__setattr__(found, name, value)
+        object.__setattr__(instance, name, value)
 
 
 def _check_equality(kind: type) -> None:
@@ -171,11 +171,11 @@ _WRITERS: dict[type, Callable[[Any], bytes]] = {
 _READERS: dict[bytes, Callable[[bytes], Any]] = {
     b"i": int,
     b"d": float,
-    b"(": lambda body: tuple(_parts(body)),
-    b"[": _parts,
-    b"{": lambda body: frozenset(_parts(body)),
-    b"<": lambda body: set(_parts(body)),
-    b"m": lambda body: dict(_parts(body)),
+    b"(": lambda body: tuple(_members(body)),
+    b"[": _members,
+    b"{": lambda body: frozenset(_members(body)),
+    b"<": lambda body: set(_members(body)),
+    b"m": lambda body: dict(_members(body)),
     b"b": bytes,
     b"D": _read_decimal,
     b"o": _made,

@@ -135,14 +135,14 @@ class _Mapper:
             values = self._batched(job.map_batches, stretch)
         else:
             values = self._mapped(self._first, stretch)
-        found = []
+        rows = []
         for group, of_key in values.items():
             row = self._row(group, of_key, stretch)
             if isinstance(row, FailedCallError):
                 self._fail(row, stretch)
             else:
-                found.append(row)
-        return found
+                rows.append(row)
+        return rows
 
     def _row(self, group: Hashable, values: list[Any], stretch: _Stretch) -> Row | FailedCallError:
         """A key's values of a pane, as the block has them."""
@@ -183,11 +183,11 @@ class _Mapper:
         """The pairs of every record; those of a record that fails are all left out."""
         for number, record in enumerate(self._records(stretch)):
             try:
-                found = [(None, record)] if mapper is None else mapper(None, record)
-                if isinstance(found, GeneratorType):
-                    pairs = list(found)
+                result = [(None, record)] if mapper is None else mapper(None, record)
+                if isinstance(result, GeneratorType):
+                    pairs = list(result)
                 else:
-                    pairs = listed(name, shown(record), found)
+                    pairs = listed(name, shown(record), result)
                 for pair in pairs:
                     if type(pair) is not tuple or len(pair) != 2:
                         pairs = checked(name, shown(record), pairs)
@@ -232,11 +232,11 @@ class _Mapper:
 
         self._take(attempted(name, lambda: "no record", pairs), values, stretch)
 
-    def _take(self, found: list[Pair] | FailedCallError, values: Values, stretch: _Stretch) -> None:
-        if isinstance(found, FailedCallError):
-            self._fail(found, stretch)
+    def _take(self, pairs: list[Pair] | FailedCallError, values: Values, stretch: _Stretch) -> None:
+        if isinstance(pairs, FailedCallError):
+            self._fail(pairs, stretch)
             return
-        for group, value in found:
+        for group, value in pairs:
             values[group].append(value)
 
     def _records(self, stretch: _Stretch) -> Sequence[Any]:
@@ -261,14 +261,16 @@ def batch_of(
     """What `map_batches` makes of records: a table with a key and a value in each row."""
     given = f"a batch of {rows.num_rows:,} records"
     try:
-        found = mapper(rows.select(list(takes)))
+        mapped = mapper(rows.select(list(takes)))
     except CAUGHT as error:
         raise failed("map_batches", given, error) from error
-    if not isinstance(found, pa.Table) or not {"key", "value"} <= set(found.column_names):
-        what = f"a table with {found.column_names}" if isinstance(found, pa.Table) else shown(found)
+    if not isinstance(mapped, pa.Table) or not {"key", "value"} <= set(mapped.column_names):
+        what = (
+            f"a table with {mapped.column_names}" if isinstance(mapped, pa.Table) else shown(mapped)
+        )
         reason = f"it returned {what}; expected a pyarrow.Table with the columns key and value"
         raise FailedCallError("map_batches", given, reason)
-    return found.select(["key", "value"])
+    return mapped.select(["key", "value"])
 
 
 def _cells(
@@ -280,8 +282,8 @@ def _cells(
     faults, tables = [], []
     for stretch in stretches:
         try:
-            found = _typed(batch_of(mapper, code.takes, stretch.rows), wanted)
-            tables.append(_placed(shape, stretch, found, marked))
+            typed = _typed(batch_of(mapper, code.takes, stretch.rows), wanted)
+            tables.append(_placed(shape, stretch, typed, marked))
         except FailedCallError as error:
             faults.append(fault_of(code, error, stretch.pane * shape.pane))
     if not tables:

@@ -84,25 +84,25 @@ def unpacked(partials: Sequence[bytes]) -> list[Any]:
 def merge_blocks(shape: Shape, blocks: Sequence[pa.Table]) -> pa.Table:
     """One row for every key and pane."""
     assert shape.code is not None
-    found: dict[tuple[int, int, int | None, bytes], list[bytes]] = {}
+    by_place: dict[tuple[int, int, int | None, bytes], list[bytes]] = {}
     states: dict[bytes, Row] = {}
     for row in rows_of(pa.concat_tables(blocks)):
         pane, spec, mark, key, partial = row
         if spec == STATE_SPEC:
             states[key] = max(row, states.get(key, row), key=lambda r: r[0])
         else:
-            found.setdefault((pane, spec, mark, key), []).append(partial)
-    merges = any(len(partials) > 1 for partials in found.values())
+            by_place.setdefault((pane, spec, mark, key), []).append(partial)
+    merges = any(len(partials) > 1 for partials in by_place.values())
     round_ = _known_round(shape.code) if merges else Round()
     rows = [(*place, merge_partials(shape.code, round_, place[3], partials))
-            for place, partials in found.items()]  # fmt: skip
+            for place, partials in by_place.items()]  # fmt: skip
     return block_of([*rows, *states.values()])
 
 
 def _known_round(code: Code) -> Round:
     """What cannot be loaded leaves values as they are: it fails again with the whole window."""
-    found = attempted("combiner", lambda: "blocks", lambda: first_round(code))
-    return Round() if isinstance(found, FailedCallError) else found
+    round_ = attempted("combiner", lambda: "blocks", lambda: first_round(code))
+    return Round() if isinstance(round_, FailedCallError) else round_
 
 
 def merge_partials(code: Code, round_: Round, key_bytes: bytes, partials: Sequence[bytes]) -> bytes:

@@ -72,21 +72,21 @@ def finish_windows(
     shape: Shape, jobs: Mapping[str, Job], block: pa.Table, due: DueEnds
 ) -> dict[str, pa.Table]:
     """Rows of due windows from one key group; pairs, where the job has more rounds."""
-    found: dict[str, list[pa.Table]] = {}
+    rows: dict[str, list[pa.Table]] = {}
     for name, kinds in due.items():
         job = jobs[name]
         for which, ends in enumerate(kinds):
             if ends:
                 pairs = _pairs(shape, job.windows[which], ends, block)
-                found.setdefault(name, []).append(table_of(job, which, job.windows[which], pairs))
-    return {name: pa.concat_tables(tables) for name, tables in found.items()}
+                rows.setdefault(name, []).append(table_of(job, which, job.windows[which], pairs))
+    return {name: pa.concat_tables(tables) for name, tables in rows.items()}
 
 
 def _pairs(shape: Shape, spec: WindowSpec, ends: Sequence[int], block: pa.Table) -> Found:
-    found = attempted(
+    pairs = attempted(
         "job", lambda: "its windows", lambda: _Windows(shape, spec, ends).pairs(block)
     )
-    return Found(faults=[(ends[0], found)]) if isinstance(found, FailedCallError) else found
+    return Found(faults=[(ends[0], pairs)]) if isinstance(pairs, FailedCallError) else pairs
 
 
 class _Windows:
@@ -101,7 +101,7 @@ class _Windows:
         self._job = loaded(shape.code)
         self._first = first_round(shape.code)
         self._reduces = "update" if shape.code.style == "updates" else "reducer"
-        self._found = Found()
+        self._results = Found()
 
     def pairs(self, block: pa.Table) -> Found:
         wholes = self._wholes(block)
@@ -110,7 +110,7 @@ class _Windows:
                 self._reduce(self._first, end, key, values)
         else:
             self._with_ends(wholes)
-        return self._found
+        return self._results
 
     def _with_ends(self, wholes: Iterable[tuple[int, Any, Values]]) -> None:
         """Reducers that are told of a beginning or an end have one instance a window."""
@@ -129,27 +129,27 @@ class _Windows:
             self._once(end, "reducer_final", round_.reducer_final)
 
     def _tried(self, end: int, method: str, given: str, call: Callable[[], T]) -> T | None:
-        found = attempted(method, lambda: given, call)
-        if isinstance(found, FailedCallError):
-            self._found.faults.append((end, found))
+        result = attempted(method, lambda: given, call)
+        if isinstance(result, FailedCallError):
+            self._results.faults.append((end, result))
             return None
-        return found
+        return result
 
     def _once(self, end: int, name: str, method: Any) -> None:
         if method is not None:
             pairs = self._tried(end, name, "a window", lambda: called(name, "a window", method))
-            self._found.add(end, pairs or ())
+            self._results.add(end, pairs or ())
 
     def _reduce(self, round_: Round, end: int, key: Any, values: Values) -> None:
         def reduce() -> None:
             if self._code.style == "updates":
-                self._found.add(end, self._updates(end, key, values))
+                self._results.add(end, self._updates(end, key, values))
             else:
-                self._found.add(end, round_.reduce(key, values))
+                self._results.add(end, round_.reduce(key, values))
 
         failure = attempted(self._reduces, naming(key), reduce)
         if failure is not None:
-            self._found.faults.append((end, failure))
+            self._results.faults.append((end, failure))
 
     def _updates(self, end: int, key: Any, values: Values) -> Iterator[Pair]:
         """A key's values in time order; values that fail change nothing."""
@@ -158,7 +158,7 @@ class _Windows:
             try:
                 state, pairs = updated(self._job.update, key, state, value)
             except FailedCallError as error:
-                self._found.faults.append((end, error))
+                self._results.faults.append((end, error))
             else:
                 yield from pairs
         if hasattr(self._job, "finalize"):
@@ -177,7 +177,7 @@ class _Windows:
             for key in boxed or ():
                 for end, whole in self._slide(key, [Entry(*row) for row in rows]):
                     if isinstance(whole, FailedCallError):
-                        self._found.faults.append((end, whole))
+                        self._results.faults.append((end, whole))
                     else:
                         yield end, key, whole
 
@@ -194,7 +194,7 @@ class _Windows:
         return (first, last) if first <= self._ends[-1] and last >= self._ends[0] else None
 
     def _slide(
-        self, key: Any, parts: list[Entry[bytes]]
+        self, key: Any, entries: list[Entry[bytes]]
     ) -> Iterable[tuple[int, Values | FailedCallError]]:
         """Every window fails alone: what is in one does not depend on which others are due."""
 
@@ -202,29 +202,29 @@ class _Windows:
             call = partial(whole_of, self._code, self._first, key, partials)
             return attempted("values", naming(key), call)
 
-        if removes_panes(self._shape, self._spec) and _single(parts):
-            return self._removed(key, parts, merge)
-        return by_merging(parts, self._ends, merge)
+        if removes_panes(self._shape, self._spec) and _single(entries):
+            return self._removed(key, entries, merge)
+        return by_merging(entries, self._ends, merge)
 
     def _removed(
         self,
         key: Any,
-        parts: list[Entry[bytes]],
+        entries: list[Entry[bytes]],
         merge: Callable[[Sequence[bytes]], Values | FailedCallError],
     ) -> Iterator[tuple[int, Values | FailedCallError]]:
         def add(partials: Sequence[bytes]) -> bytes:
-            found = merge(partials)
-            if isinstance(found, FailedCallError):
-                return failure(found)
-            return or_failure(attempted("combiner", naming(key), lambda: pickle.dumps(found, 5)))
+            values = merge(partials)
+            if isinstance(values, FailedCallError):
+                return failure(values)
+            return or_failure(attempted("combiner", naming(key), lambda: pickle.dumps(values, 5)))
 
-        def remove(whole: bytes, part: bytes) -> bytes:
+        def remove(whole: bytes, leaving: bytes) -> bytes:
             if is_failure(whole):
                 return whole
-            return or_failure(attempted("uncombiner", naming(key), lambda: less(whole, part)))
+            return or_failure(attempted("uncombiner", naming(key), lambda: less(whole, leaving)))
 
-        def less(whole: bytes, part: bytes) -> bytes:
-            (before,), (left,) = pickle.loads(whole), pickle.loads(part)
+        def less(whole: bytes, leaving: bytes) -> bytes:
+            (before,), (left,) = pickle.loads(whole), pickle.loads(leaving)
             given = naming(key)()
             pairs = called("uncombiner", given, self._job.uncombiner, key, before, left)
             if len(pairs) != 1:
@@ -233,7 +233,7 @@ class _Windows:
             return pickle.dumps(kept("uncombiner", key, pairs), 5)
 
         wholes = by_removing_good(
-            parts, self._ends, add, remove, lambda whole: [whole] if is_failure(whole) else []
+            entries, self._ends, add, remove, lambda whole: [whole] if is_failure(whole) else []
         )
         for end, whole in wholes:
             if is_failure(whole):
@@ -251,11 +251,11 @@ def _boxed(key_bytes: bytes) -> list[Any]:
     return [decode_key(key_bytes)]
 
 
-def _single(parts: Sequence[Entry[bytes]]) -> bool:
-    """Whether every part is one value, as a combiner leaves it."""
+def _single(entries: Sequence[Entry[bytes]]) -> bool:
+    """Whether every entry is one value, as a combiner leaves it."""
 
     def single() -> bool:
-        return all(not is_failure(p.value) and len(pickle.loads(p.value)) == 1 for p in parts)
+        return all(not is_failure(p.value) and len(pickle.loads(p.value)) == 1 for p in entries)
 
     return attempted("values", lambda: "a key", single) is True
 
@@ -273,36 +273,36 @@ def started(job: Any, key: Any) -> Any:
         raise failed("init", f"key {shown(key)}", error) from error
 
 
-def table_of(job: Job, which: int, spec: WindowSpec, found: Found) -> pa.Table:
+def table_of(job: Job, which: int, spec: WindowSpec, results: Found) -> pa.Table:
     """Rows as they go to the driver: pickled pairs while there are more rounds."""
     assert job.shape.code is not None
-    rows = _pickled(found) if job.shape.code.chained else _typed(job, found)
-    return _with_faults(job.shape.code, which, spec, rows, found)
+    rows = _pickled(results) if job.shape.code.chained else _typed(job, results)
+    return _with_faults(job.shape.code, which, spec, rows, results)
 
 
 def _with_faults(
-    code: Code, which: int, spec: WindowSpec, rows: pa.Table, found: Found
+    code: Code, which: int, spec: WindowSpec, rows: pa.Table, results: Found
 ) -> pa.Table:
-    faults = [(end, fault_of(code, error, end * spec.pane - 1)) for end, error in found.faults]
+    faults = [(end, fault_of(code, error, end * spec.pane - 1)) for end, error in results.faults]
     both = pa.concat_tables([rows, fault_rows(rows.schema, faults)])
     return both.append_column("win", pa.array(np.full(both.num_rows, which, np.int32)))
 
 
-def _typed(job: Job, found: Found) -> pa.Table:
-    arrays, kept, failures = columns_of(job, found.pairs)
-    found.faults += [(found.ends[number], failure) for number, failure in failures]
-    ends = pa.array([found.ends[number] for number in kept], pa.int64())
+def _typed(job: Job, results: Found) -> pa.Table:
+    arrays, kept, failures = columns_of(job, results.pairs)
+    results.faults += [(results.ends[number], failure) for number, failure in failures]
+    ends = pa.array([results.ends[number] for number in kept], pa.int64())
     names = ["w", *(f"x{i}" for i in range(len(arrays)))]
     rows = pa.table([ends, *arrays], names=names)
     return rows.append_column("fault", pa.nulls(len(ends), pa.binary()))
 
 
-def _pickled(found: Found) -> pa.Table:
+def _pickled(results: Found) -> pa.Table:
     ends, pairs = [], []
-    for end, pair in zip(found.ends, found.pairs, strict=True):
+    for end, pair in zip(results.ends, results.pairs, strict=True):
         data = attempted("reducer", _naming_result(pair), partial(pickle.dumps, pair, 5))
         if isinstance(data, FailedCallError):
-            found.faults.append((end, data))
+            results.faults.append((end, data))
         else:
             ends.append(end)
             pairs.append(data)
@@ -337,11 +337,11 @@ def later_rounds(job: Job, tables: Sequence[pa.Table]) -> pa.Table:
         windows.setdefault((which, end), []).append(data)
     for (which, end), pickled in windows.items():
         last = Found()
-        found = attempted("steps", lambda: "a window", partial(_later_rounds, code, pickled))
-        if isinstance(found, FailedCallError):
-            last.faults.append((end, found))
+        result = attempted("steps", lambda: "a window", partial(_later_rounds, code, pickled))
+        if isinstance(result, FailedCallError):
+            last.faults.append((end, result))
         else:
-            last.add(end, found)
+            last.add(end, result)
         rows = _typed(job, last)
         tables.append(_with_faults(code, which, job.windows[which], rows, last))
     return pa.concat_tables(tables)
@@ -379,12 +379,12 @@ def _round(round_: Round, pairs: list[Pair]) -> list[Pair]:
         if isinstance(group, FailedCallError):
             raise group
         groups.setdefault(group, []).append(value)
-    found: list[Pair] = []
+    reduced: list[Pair] = []
     if round_.reducer_init is not None:
-        found += called("reducer_init", "a window", round_.reducer_init)
+        reduced += called("reducer_init", "a window", round_.reducer_init)
     for group in sorted(groups, key=encoded):
         key = group if type(group) is str else decode_key(encoded(group))
-        found += round_.reduce(key, round_.combine(key, groups[group]))
+        reduced += round_.reduce(key, round_.combine(key, groups[group]))
     if round_.reducer_final is not None:
-        found += called("reducer_final", "a window", round_.reducer_final)
-    return found
+        reduced += called("reducer_final", "a window", round_.reducer_final)
+    return reduced

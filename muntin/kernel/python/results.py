@@ -97,16 +97,16 @@ def output_schema(types: tuple[str, ...]) -> pa.Schema:
 
 def _flat(job: Job, key: Any, value: Any) -> list[Any]:
     """Tuples are laid out in order. A key that is None has no column unless there is one."""
-    parts = [*(key if isinstance(key, tuple) else [key])]
-    parts += [*(value if isinstance(value, tuple) else [value])]
+    values = [*(key if isinstance(key, tuple) else [key])]
+    values += [*(value if isinstance(value, tuple) else [value])]
     wanted = len(job.outputs)
-    if key is None and len(parts) == wanted + 1:
-        parts = parts[1:]
-    if len(parts) != wanted:
+    if key is None and len(values) == wanted + 1:
+        values = values[1:]
+    if len(values) != wanted:
         names = ", ".join(o.name for o in job.outputs)
-        reason = f"it has {len(parts)} values, but there are {wanted} columns: {names}"
+        reason = f"it has {len(values)} values, but there are {wanted} columns: {names}"
         raise FailedCallError(maker_of(job), f"the result {shown((key, value))}", reason)
-    return parts
+    return values
 
 
 def _json(job: Job, value: Any) -> str:

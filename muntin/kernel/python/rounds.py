@@ -70,8 +70,8 @@ def rounds_of(job: Any) -> list[Round]:
     """The rounds of a job: what its `steps()` says, as in mrjob, or else its methods."""
     sort_values = bool(getattr(job, "SORT_VALUES", False))
     if not callable(getattr(job, "steps", None)):
-        found = {name: getattr(job, name, None) for name in _METHODS}
-        return [Round(**found, sort_values=sort_values)]
+        methods = {name: getattr(job, name, None) for name in _METHODS}
+        return [Round(**methods, sort_values=sort_values)]
     return [_step(job, step, sort_values) for step in job.steps()]
 
 
@@ -82,16 +82,16 @@ def _step(job: Any, step: Any, sort_values: bool) -> Round:
         message = f"a step of {type(job).__name__} is a {type(step).__name__}"
         raise CodeError(f"{message}; expected one with a mapper and a reducer") from error
     other = next((name for name in known if name not in _METHODS and known[name]), None)
-    found = {name: known.get(name) for name in _METHODS}
+    methods = {name: known.get(name) for name in _METHODS}
     if other is not None:
         raise CodeError(f"{type(job).__name__} uses {other}, which cannot run here")
-    for name, method in found.items():
+    for name, method in methods.items():
         if method is not None and not callable(method):
             message = f"{name} of a step of {type(job).__name__} is {shown(method)}"
             raise CodeError(f"{message}; expected a method, as in self.{name}")
-    if found["mapper_init"] is not None and getattr(job, "FILES", None):
-        found["mapper_init"] = _beside(job, found["mapper_init"])
-    return Round(**found, sort_values=sort_values)
+    if methods["mapper_init"] is not None and getattr(job, "FILES", None):
+        methods["mapper_init"] = _beside(job, methods["mapper_init"])
+    return Round(**methods, sort_values=sort_values)
 
 
 def _beside(job: Any, method: Method) -> Method:
@@ -114,22 +114,22 @@ def called(name: str, given: str, method: Method, *args: Any) -> list[Pair]:
         raise failed(name, given, error) from error
 
 
-def listed(name: str, given: str, found: Any) -> list[Any]:
+def listed(name: str, given: str, yielded: Any) -> list[Any]:
     """What a method has yielded, or returned in the place of a generator."""
-    if found is None:
+    if yielded is None:
         return []
-    if not isinstance(found, Iterable):
-        reason = f"it returned {shown(found)}; expected pairs: yield key, value"
+    if not isinstance(yielded, Iterable):
+        reason = f"it returned {shown(yielded)}; expected pairs: yield key, value"
         raise FailedCallError(name, given, reason)
-    return list(found)
+    return list(yielded)
 
 
-def checked(name: str, given: str, found: Sequence[Any]) -> list[Pair]:
-    for pair in found:
+def checked(name: str, given: str, pairs: Sequence[Any]) -> list[Pair]:
+    for pair in pairs:
         if not isinstance(pair, tuple | list) or len(pair) != 2:
             reason = f"it yielded {shown(pair)}; expected pairs: yield key, value"
             raise FailedCallError(name, given, reason)
-    return [(key, value) for key, value in found]
+    return [(key, value) for key, value in pairs]
 
 
 def kept(name: str, key: Any, pairs: Sequence[Pair]) -> list[Any]:
@@ -145,13 +145,13 @@ def updated(method: Callable[..., Any], key: Any, state: Any, value: Any) -> tup
     """The new state of a key, and the pairs that leave at once."""
     given = f"key {shown(key)}, value {shown(value)}"
     try:
-        found = method(key, state, value)
-        if not isinstance(found, GeneratorType):
-            return found, []
+        result = method(key, state, value)
+        if not isinstance(result, GeneratorType):
+            return result, []
         pairs = []
         while True:
             try:
-                pairs.append(next(found))
+                pairs.append(next(result))
             except StopIteration as end:
                 return end.value, checked("update", given, pairs)
     except FailedCallError:
@@ -179,7 +179,7 @@ def shown(value: Any) -> str:
     """A value in a message."""
     try:
         text = repr(value)
-    except Exception as error:  # the user's own __repr__ is as good as the rest
+    except Exception as error:  # whatever the user's own __repr__ may raise
         text = f"a {type(value).__name__} ({error})"
     return text if len(text) <= _SHOWN else text[:_SHOWN] + "…"
 

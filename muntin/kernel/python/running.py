@@ -44,9 +44,9 @@ def advance(job: Job, block: pa.Table, ends: Sequence[int]) -> pa.Table:
     if isinstance(run, FailedCallError):
         rows = table_of(job, 0, job.windows[0], Found(faults=[(ends[0], run)]))
         return _with_states(rows, {}, ends[-1], {})
-    after = {key: run.state(key, known.get(key), found) for key, found in partials.items()}
+    after = {key: run.state(key, known.get(key), of_key) for key, of_key in partials.items()}
     kept = _within(code.max_keys - living, known, after)
-    rows = table_of(job, 0, job.windows[0], run.found)
+    rows = table_of(job, 0, job.windows[0], run.results)
     run.born[ends[0]] += living
     return _with_states(rows, kept, ends[-1], run.born)
 
@@ -69,7 +69,7 @@ class _Run:
     def __init__(self, code: Code) -> None:
         self._code = code
         self._job = loaded(code)
-        self.found = Found()
+        self.results = Found()
         self.born: Counter[int] = Counter()  # by window: keys that have a state now, less others
 
     def state(
@@ -84,14 +84,14 @@ class _Run:
             panes.setdefault(end, []).append(data)
         known = attempted("state", lambda: "a key", lambda: [decode_key(key_bytes)])
         if isinstance(known, FailedCallError):
-            self.found.faults.append((min(panes), known))
+            self.results.faults.append((min(panes), known))
             return None
         (key,), after = known, before or FORGOTTEN
         for end, of_pane in panes.items():
             call = partial(self._after, key, after, end, of_pane)
             state = attempted("state", naming(key), call)
             if isinstance(state, FailedCallError):
-                self.found.faults.append((end, state))
+                self.results.faults.append((end, state))
             else:
                 self.born[end] += (state != FORGOTTEN) - (after != FORGOTTEN)
                 after = state
@@ -123,9 +123,9 @@ class _Run:
             state = started(self._job, key) if state is None else state
             state, pairs = updated(self._job.update, key, state, value)
         except FailedCallError as error:
-            self.found.faults.append((end, error))
+            self.results.faults.append((end, error))
         else:
-            self.found.add(end, pairs)
+            self.results.add(end, pairs)
         return state
 
 
@@ -170,9 +170,9 @@ def _too_many(code: Code, living: int) -> Fault:
     return Fault(code.job, "update", f"{living:,} keys", f"{reason}; {hint}", stops=True)
 
 
-def without_states(found: Mapping[str, pa.Table]) -> tuple[dict[str, pa.Table], list[pa.Table]]:
+def without_states(tables: Mapping[str, pa.Table]) -> tuple[dict[str, pa.Table], list[pa.Table]]:
     """Rows of jobs for the driver, and their states as blocks that stay."""
-    split = {name: _split(table) for name, table in found.items()}
+    split = {name: _split(table) for name, table in tables.items()}
     return {n: rows for n, (rows, _) in split.items()}, [states for _, states in split.values()]
 
 

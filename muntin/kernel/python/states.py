@@ -93,29 +93,29 @@ def slide(shape: Shape, panes: pa.Table, spec: WindowSpec, ends: Sequence[int]) 
     cells, names = cells_of(shape), row_names(shape)
     columns = [panes.column(name).to_pylist() for name in ("pane", *names)]
     values = [panes.column(cell.name).to_pylist() for cell in cells]
-    parts: dict[bytes, list[Entry[_Held]]] = {}
+    entries: dict[bytes, list[Entry[_Held]]] = {}
     rows: dict[bytes, tuple[Any, ...]] = {}
     for number, (pane, *row) in enumerate(zip(*columns, strict=True)):
         held = tuple((v[number], int(v[number] is not None)) for v in values)
         key = encode_key(tuple(row))
         rows[key] = tuple(row)
         span = spec.first_end(pane), spec.last_end(pane)
-        parts.setdefault(key, []).append(Entry(*span, held))
-    found = [
+        entries.setdefault(key, []).append(Entry(*span, held))
+    windows = [
         (end, *rows[key], *(value if count else None for value, count in whole))
-        for key, of_key in parts.items()
+        for key, of_key in entries.items()
         for end, whole in by_removing_good(
             of_key,
             ends,
             lambda many: _sum(cells, many),
-            lambda whole, part: _less(cells, whole, part),
+            lambda whole, leaving: _less(cells, whole, leaving),
             lambda whole: _failures(cells, whole),
         )
     ]
     schema = pa.schema(
         [("w", pa.int64()), *(panes.schema.field(n) for n in (*names, *(c.name for c in cells)))]
     )
-    columns = [list(column) for column in zip(*found, strict=True)] or [[] for _ in schema]
+    columns = [list(column) for column in zip(*windows, strict=True)] or [[] for _ in schema]
     return pa.table(columns, schema=schema)
 
 
@@ -131,9 +131,9 @@ def _sum(cells: Sequence[Cell], many: Sequence[_Held]) -> _Held:
     return tuple(whole)
 
 
-def _less(cells: Sequence[Cell], whole: _Held, part: _Held) -> _Held:
+def _less(cells: Sequence[Cell], whole: _Held, leaving: _Held) -> _Held:
     rest = []
-    for cell, (value, count), (left, gone) in zip(cells, whole, part, strict=True):
+    for cell, (value, count), (left, gone) in zip(cells, whole, leaving, strict=True):
         if not gone or count == gone:
             rest.append((value, count) if not gone else (None, 0))
         elif cell.merge is Merge.STATE:
@@ -152,7 +152,7 @@ def _failures(cells: Sequence[Cell], whole: _Held) -> list[bytes]:
 def _folded(shape: Shape, table: pa.Table, fold: Callable[[Code, list[Any]], bytes]) -> pa.Table:
     for cell in shape.states:
         lists = table.column(cell.name).to_pylist()
-        states = [None if not found else fold(code_of(cell), found) for found in lists]
+        states = [None if not group else fold(code_of(cell), group) for group in lists]
         table = _exchanged(table, cell, pa.array(states, pa.binary()))
     return table
 
@@ -195,12 +195,12 @@ def merge_states(code: Code, states: Sequence[bytes]) -> bytes:
     return failure(_too_large(code, data))
 
 
-def _remove(code: Code, whole: bytes, part: bytes) -> bytes:
+def _remove(code: Code, whole: bytes, leaving: bytes) -> bytes:
     if is_failure(whole):
         return whole
 
     def remove() -> bytes:
-        return pickle.dumps(loaded(code).remove(pickle.loads(whole), pickle.loads(part)), 5)
+        return pickle.dumps(loaded(code).remove(pickle.loads(whole), pickle.loads(leaving)), 5)
 
     return or_failure(attempted(f"{code.job}.remove", lambda: "two states", remove))
 

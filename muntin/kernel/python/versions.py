@@ -21,11 +21,11 @@ _DEEPEST = 50  # references after references
 
 
 def digest(target: Any, is_own: Own) -> str:
-    found = sha256()
-    for part in _Walk(is_own).parts(target, 0):
-        found.update(b"%d:" % len(part))
-        found.update(part)
-    return found.hexdigest()[:12]
+    hashed = sha256()
+    for token in _Walk(is_own).tokens(target, 0):
+        hashed.update(b"%d:" % len(token))
+        hashed.update(token)
+    return hashed.hexdigest()[:12]
 
 
 class _Walk:
@@ -33,14 +33,14 @@ class _Walk:
         self._is_own = is_own
         self._seen: dict[int, Any] = {}  # by identity; kept, so that no identity is used again
 
-    def parts(self, target: Any, depth: int) -> Iterator[bytes]:
+    def tokens(self, target: Any, depth: int) -> Iterator[bytes]:
         if depth > _DEEPEST or id(target) in self._seen:
             return
         if isinstance(target, staticmethod | classmethod):
             target = target.__func__
         if isinstance(target, property):
             for each in (target.fget, target.fset):
-                yield from self.parts(each, depth + 1)
+                yield from self.tokens(each, depth + 1)
         elif isinstance(target, FunctionType | type):
             self._seen[id(target)] = target
             yield f"{target.__module__}:{target.__qualname__}".encode()
@@ -62,18 +62,18 @@ class _Walk:
     def _class(self, target: Any, depth: int) -> Iterator[bytes]:
         yield _text(target)
         for base in target.__bases__:
-            yield from self.parts(base, depth + 1)
+            yield from self.tokens(base, depth + 1)
         for name, value in sorted(vars(target).items()):
             if name not in _MACHINERY:
                 yield name.encode()
-                yield from self.parts(value, depth + 1)
+                yield from self.tokens(value, depth + 1)
 
     def _function(self, target: FunctionType, depth: int) -> Iterator[bytes]:
         yield from _instructions(target.__code__)
         closed = [_content(cell) for cell in target.__closure__ or ()]
         used = [target.__globals__[n] for n in _names(target.__code__) if n in target.__globals__]
         for value in (target.__defaults__, target.__kwdefaults__, *closed, *used):
-            yield from self.parts(value, depth + 1)
+            yield from self.tokens(value, depth + 1)
 
     def _value(self, target: Any, depth: int) -> Iterator[bytes]:
         """Plain values by what they are, others by their class and what they hold."""
@@ -82,16 +82,16 @@ class _Walk:
             return
         except Exception:  # what cannot be written may still be looked into
             self._seen[id(target)] = target
-        yield from self.parts(type(target), depth + 1)
+        yield from self.tokens(type(target), depth + 1)
         held = (
             target.items() if isinstance(target, dict) else getattr(target, "__dict__", {}).items()
         )
         for name, value in held:
             yield str(name).encode() if isinstance(name, str | int) else b""
-            yield from self.parts(value, depth + 1)
+            yield from self.tokens(value, depth + 1)
         if isinstance(target, list | tuple):
             for value in target:
-                yield from self.parts(value, depth + 1)
+                yield from self.tokens(value, depth + 1)
 
 
 _MACHINERY = {"__dict__", "__weakref__", "__doc__", "__module__", "__qualname__", "__slotnames__",
