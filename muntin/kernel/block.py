@@ -212,13 +212,16 @@ def regrid(table: pa.Table, from_pane: int, to_pane: int) -> pa.Table:
 
     A pane becomes the one in which it begins. So windows have the same rows as before if their
     bounds lie on both grids. Marks are rounded down, which leaves out the same of these windows.
-    A row that belongs to one window alone has its end for a pane, which must be on both grids.
+    A row that belongs to one window alone has its end for a pane: one that is not on the other grid
+    is of a window that nobody asks for any more, and is dropped.
     """
     if from_pane == to_pane or not from_pane or not to_pane:
         return table
-    panes, alone = table.column("pane").to_numpy(), table.column("spec").to_numpy() != 0
-    if len(panes) and bool((panes[alone] * from_pane % to_pane != 0).any()):
-        raise BlockError(f"windows on panes of {from_pane} do not end on panes of {to_pane}")
+    panes, alone = table.column("pane").to_numpy(), table.column("spec").to_numpy() > 0
+    off_grid = alone & (panes * from_pane % to_pane != 0)
+    if off_grid.any():
+        table = table.filter(pa.array(~off_grid))
+        panes, alone = panes[~off_grid], alone[~off_grid]
     moved = panes * from_pane // to_pane
     marks = pc.fill_null(table.column("not_before"), 0).to_numpy() * from_pane // to_pane
     on_time = table.column("not_before").is_null().to_numpy() | (~alone & (marks <= moved))

@@ -10,6 +10,7 @@ import pyarrow as pa
 from muntin.fidelity.score import C2
 from muntin.fidelity.timing import Timing
 from muntin.kernel.due import Due
+from muntin.kernel.kinds import kind_of
 from muntin.model import Counts, Job
 from muntin.run.contracts import Answer
 from muntin.run.departures import Scores
@@ -52,7 +53,7 @@ def emission_of(agenda: Agenda, answer: Answer, due: Due, scores: Scores) -> Emi
 
 
 def _windows(agenda: Agenda, job: Job, ends: Ends, rows: pa.Table, scores: Scores) -> JobWindows:
-    if job.shape.gap is not None:
+    if not kind_of(job.shape).has_panes:
         return sessions(job, rows, agenda.board(job.shape.axis.column, 1))
     kinds: list[Kind] = [(which, end) for which, kind in enumerate(ends) for end in kind]
     mine = {(which, end): scores[job.name, which, end] for which, end in kinds}

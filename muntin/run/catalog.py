@@ -24,6 +24,7 @@ class InForce:
     shapes: Mapping[str, str] = field(default_factory=dict)
     grids: Mapping[str, Grid] = field(default_factory=dict)
     windows: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    version: int = 0
 
     def had(self, job: Job) -> bool:
         """Whether blocks of a job were computed, perhaps on other panes or for other windows."""
@@ -102,7 +103,13 @@ class Catalog:
             {name: job.shape.id for name, job in self.jobs.items()},
             self.grids,
             {name: tuple(spec.key for spec in job.windows) for name, job in self.jobs.items()},
+            self.version,
         )
+
+    def after(self, before: InForce) -> Catalog:
+        """This catalog with the number it has behind the one of before: another, if it differs."""
+        same = self.in_force == replace(before, version=self.version)
+        return replace(self, version=before.version + (not same and bool(before.shapes)))
 
     def in_order(self, follow: bool) -> bool:
         """Whether the records of a source have to be read one after another."""

@@ -79,14 +79,3 @@ class Chooser:
 
     def _seen(self, id_: str) -> Measured:
         return self._measured.get(id_, Measured())
-
-
-def _always_shared(shape: Shape) -> str | None:
-    """Why a shape has no choice, or None if it has."""
-    if shape.gap is not None:
-        return "sessions have no panes to share"
-    if shape.spans is not None:
-        return "spans count once in every pane they touch"
-    if shape.sample is not None or shape.apart is not None:
-        return "its windows may be made of some of their panes"
-    return "jobs in Python work on panes" if shape.code is not None else None

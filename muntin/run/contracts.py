@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import pyarrow as pa
 
@@ -72,7 +72,12 @@ class Task(Protocol):
 
 
 class Work(Protocol):
-    """What a batch is made of."""
+    """What a batch is made of: tasks, or what only some collections can have done."""
+
+
+@runtime_checkable
+class TaskWork(Work, Protocol):
+    """Work that any collection can have done."""
 
     def tasks(self, most: int) -> Sequence[Task]:
         """The work in at most so many tasks of about the same size."""
@@ -83,7 +88,8 @@ class Request:
     """What the loop says when it asks for the next batch.
 
     About `most` bytes are wanted where a batch has to be short. Records after the `latest` time
-    are bad. `slack_us` is None where nothing can be late.
+    are bad. `slack_us` is None where nothing can be late. Deliveries of sources that are not known
+    are numbered from after `released` on.
     """
 
     now: float
@@ -92,6 +98,7 @@ class Request:
     sources: Mapping[str, Source]
     slack_us: int | None
     latest: int | None
+    released: int = 0
 
 
 @dataclass(frozen=True)

@@ -16,6 +16,7 @@ from muntin.fidelity.eviction import Policy
 from muntin.fidelity.score import C2, EVER, NEVER, Board, Reason
 from muntin.fidelity.scoreboard import Moment, Scoreboard
 from muntin.kernel.due import Due
+from muntin.kernel.kinds import kind_of
 from muntin.model import Bounds, Job, Sample
 from muntin.run.catalog import Catalog
 from muntin.run.departures import Departures, Scores, Upto
@@ -73,7 +74,7 @@ class Agenda:
         scores: Scores = {}
         upto: Upto = {}
         for name, job in self.catalog.jobs.items():
-            if job.shape.gap is not None:
+            if not kind_of(job.shape).has_panes:
                 after, until = self._sessions_until(job)
                 if until > after and until >= self.open_sessions.get(name, NEVER):
                     over[name] = after, until
@@ -177,7 +178,7 @@ class Agenda:
         What was written before the run began is not late for that.
         """
         within, axis = job.bounds.within_us, job.shape.axis.column
-        if within is None or job.shape.gap is None or not self.times.follow:
+        if within is None or kind_of(job.shape).has_panes or not self.times.follow:
             return False
         return self.scoreboard.read_up_to(axis, self.at) >= self.times.started_us - within
 

@@ -114,7 +114,7 @@ def _dated(lanes: Iterable[Lane], request: Request) -> Iterator[Lane]:
     numbers: dict[str, int] = {}
     for lane in lanes:
         source = lane[0].source
-        known = request.sources.get(source, Source())
+        known = request.sources.get(source, Source(sequence=request.released))
         numbers[source] = numbers.get(source, known.sequence) + 1
         first = replace(
             lane[0],

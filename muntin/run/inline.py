@@ -21,7 +21,7 @@ from muntin.logs.files import FilePosition
 from muntin.logs.tail import BATCH_BYTES
 from muntin.model import Job, Program, Shape, Stream
 from muntin.run.catalog import Catalog, InForce
-from muntin.run.contracts import Answer, Intake, Taken, Work
+from muntin.run.contracts import Answer, Intake, Taken, TaskWork, Work
 from muntin.run.files import LogFiles
 from muntin.run.loop import Loop, Rules
 from muntin.run.progress import Progress
@@ -48,6 +48,7 @@ class InlineCollection:
         self._shelf: Shelf[pa.Table] = Shelf()
 
     def add(self, work: Work, recipes: Sequence[Recipe], final: Mapping[str, int]) -> list[Reading]:
+        assert isinstance(work, TaskWork), f"{work} cannot be done in this process"
         taken = Taken(final)
         shapes = {recipe.shape.id: recipe.shape for recipe in recipes}
         readings: list[Reading] = []

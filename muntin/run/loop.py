@@ -15,19 +15,22 @@ from muntin.errors import InputError
 from muntin.fidelity.score import EVER, NEVER
 from muntin.fidelity.scoreboard import Moment, Scoreboard, Source
 from muntin.kernel.compute import Recipe
+from muntin.kernel.kinds import kind_of
 from muntin.kernel.reading import Reading
-from muntin.model import Fault, Shape
+from muntin.model import Fault, Job
 from muntin.run.answers import emission_of, note_timing, still_leaving
 from muntin.run.catalog import Catalog, InForce
 from muntin.run.chooser import Chooser
 from muntin.run.contracts import Batch, Collection, Intake, Journal, Request
 from muntin.run.departures import Departures
 from muntin.run.due import Agenda, Times
+from muntin.run.progress import SESSION
 from muntin.run.results import Emission
 from muntin.run.retention import Retention
 from muntin.schedule.pace import Pace
 from muntin.units import describe
 from muntin.windows.choice import Sharing
+from muntin.windows.spec import WindowSpec
 
 POLL_SECONDS = 0.1
 Clock = Callable[[], float]  # seconds since the epoch
@@ -68,7 +71,7 @@ class Loop:
         clock: Clock,
         pace: Pace,
     ) -> None:
-        self.catalog = catalog
+        self.catalog = catalog.after(journal.before)
         self.collection = collection
         self.progress = journal.progress
         self.pace = pace
@@ -178,28 +181,37 @@ class Loop:
             if known is not None and known != grid:
                 self.progress.ledger.regrid(known, grid)
         self.progress.ledger.keep(self.catalog.grids.values())
+        self.progress.forget_jobs(self.catalog.jobs)
         for job in self.catalog.jobs.values():
-            new = before.new_windows(job)
-            position = self._scoreboard.furthest(job.shape.axis.column) + 1
-            if not new or position <= NEVER + 1:
-                continue
-            kept = before.grids.get(job.shape.id, ("", 0))[1]
-            others = self._kept_for_others(job.shape, before)
-            if kept and others is not None and all(spec.fits(kept) for spec in new):
-                position = min(position, others * job.shape.pane)
-            self.departures.begin(job, new, position)
+            behind = self._scoreboard.furthest(job.shape.axis.column) + 1
+            if behind <= NEVER + 1:
+                continue  # nothing was read
+            if not kind_of(job.shape).has_panes:
+                if not before.had(job):
+                    self.progress.emitted[job.name, SESSION] = behind
+            elif new := before.new_windows(job):
+                self.departures.begin(job, new, min(behind, self._kept_from(job, new, before)))
 
-    def _kept_for_others(self, shape: Shape, before: InForce) -> int | None:
-        """The first pane that is kept for windows of a shape which were there before, if any."""
-        others = []
-        for job in self.catalog.by_shape[shape.id]:
-            new = before.new_windows(job)
-            known = tuple(spec for spec in job.windows if spec not in new)
-            if known:
-                others.append(replace(job, windows=known))
-        if not others:
-            return None
-        return self._retention.oldest_pane(shape, self.departures.emitted(others))
+    def _kept_from(self, job: Job, new: Sequence[WindowSpec], before: InForce) -> int:
+        """The position from which on panes are kept that new windows can be made of; EVER: none.
+
+        They are kept for windows of the same shape that were there before. These must be shared
+        partials, on a grid that fits, and of windows that are at least as long: what came too late
+        for all windows was not kept.
+        """
+        known = []
+        for other in self.catalog.by_shape[job.shape.id]:
+            fresh = before.new_windows(other)
+            windows = tuple(spec for spec in other.windows if spec not in fresh)
+            known += [replace(other, windows=windows)] if windows else []
+        size = before.grids.get(job.shape.id, ("", 0))[1]
+        if not known or not size or self._chooser.choice(job.shape).separate:
+            return EVER
+        longest = max(spec.range for other in known for spec in other.windows)
+        if not all(spec.fits(size) and spec.range <= longest for spec in new):
+            return EVER
+        oldest = self._retention.oldest_pane(job.shape, self.departures.emitted(known))
+        return oldest * job.shape.pane
 
     def _request(self, started: float, wake_at: float | None) -> Request:
         longest = self._agenda(self._moment(behind=self._behind)).longest_batch()
@@ -212,6 +224,7 @@ class Loop:
             self.progress.sources,
             self.slack_us,
             int(started * 1e6) + _DAY_US if self._follow else None,
+            self.progress.released,
         )
 
     def _read(self, batch: Batch, started: float) -> Iterator[str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
 from muntin.fidelity.scoreboard import Source
@@ -51,6 +51,18 @@ class Progress:
     bytes: int = 0
     windows: int = 0
     failures: Failures = field(default_factory=Failures)
+    released: int = 0
+    """The largest number of a delivery of sources that were let go: if one returns, it goes on."""
+
+    def forget_jobs(self, jobs: Collection[str]) -> None:
+        """Drops what is known of other jobs than these."""
+        for kind in [kind for kind in self.emitted if kind[0] not in jobs]:
+            del self.emitted[kind]
+        for kind in [kind for kind in self.left if kind[0] not in jobs]:
+            del self.left[kind]
+        for job in {*self.late, *self.timings} - {*jobs}:
+            self.late.pop(job, None)
+            self.timings.pop(job, None)
 
     def let_go(self, needed: Mapping[str, int], now: float) -> None:
         """Drops sources that are gone for good: long ago, and no window to come has their panes.
@@ -59,7 +71,7 @@ class Progress:
         records is kept: if it came back, it would have to go on counting.
         """
         for name in [n for n, s in self.sources.items() if s.ended and _is_over(s, needed, now)]:
-            del self.sources[name]
+            self.released = max(self.released, self.sources.pop(name).sequence)
 
 
 def _is_over(source: Source, needed: Mapping[str, int], now: float) -> bool:

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 from muntin.fidelity.score import EVER, NEVER
 from muntin.kernel.due import Emitted
+from muntin.kernel.kinds import kind_of
 from muntin.model import Shape
 from muntin.run.catalog import Catalog
 from muntin.run.contracts import Collection
@@ -35,8 +36,8 @@ class Retention:
         needed: dict[str, int] = {}  # by axis, the position before which nothing is
         for id_, shape in catalog.shapes.items():
             axis, left = shape.axis.column, emitted[id_]
-            if shape.gap is not None:
-                first = NEVER if left.sessions is None else left.sessions - shape.gap
+            if not kind_of(shape).has_panes:
+                first = NEVER if left.sessions is None else left.sessions - (shape.gap or 0)
             else:
                 pane, grid = self.oldest_pane(shape, left), catalog.grids[id_]
                 oldest[grid] = min(pane, oldest.get(grid, pane))

@@ -99,6 +99,7 @@ def attach(
         query = writer.option("checkpointLocation", str(state / "spark" / stream)).start()
     except BaseException:
         hold.release()
+        post.holder = None
         raise
     Thread(target=handler.watch, args=(query,), name=f"muntin {stream}", daemon=True).start()
     return query
@@ -159,8 +160,12 @@ class _Handler:
             self._hold.release()
 
     def _may_leave(self, query: StreamingQuery) -> bool:
-        """Whether all is read that was written during the first batch, as far as one can see."""
-        if self._intake.batches == 1 and not query.status["isTriggerActive"]:
+        """Whether all is read that was written before now, as far as one can see.
+
+        That is so with the second batch, or when Spark has looked for data and waits for some.
+        """
+        status = query.status
+        if not status["isTriggerActive"] and str(status["message"]).startswith("Waiting"):
             self._quiet_looks += 1
         return self._intake.batches > 1 or self._quiet_looks >= _QUIET_LOOKS
 

@@ -33,7 +33,7 @@ from muntin.kernel.reading import Cost, Reading
 from muntin.kernel.slices import finish_in_slices, merge_in_slices
 from muntin.model import Job, Shape
 from muntin.run.catalog import Catalog
-from muntin.run.contracts import Answer, Delivery, Taken, Task, Work
+from muntin.run.contracts import Answer, Delivery, Taken, Task, TaskWork, Work
 from muntin.spark import internals
 from muntin.spark.moving import move
 from muntin.spark.policies import Span, is_many, is_needed, joined, spans_of
@@ -117,6 +117,7 @@ class SparkCollection:
         version = max((recipe.version for recipe in recipes), default=0)
         if isinstance(work, Distributed):
             return self.keep(work.compute(recipes, groups), shapes)
+        assert isinstance(work, TaskWork), f"{work} cannot be done on Spark"
 
         def compute(tasks: Iterable[Task]) -> Iterator[tuple[int, Holding]]:
             for task in tasks:
@@ -245,12 +246,13 @@ class SparkCollection:
         """Starts from saved blocks."""
         shapes, groups = catalog.shapes, self.groups
         saved = [block for shape, of_shape in blocks.items() if shape in shapes
-                 for block in of_shape]  # fmt: skip
+                 for block in distinct(of_shape)]  # fmt: skip
 
         def spread(block: Block) -> Iterator[tuple[int, Holding]]:
             shape = shapes[block.shape]
             for group, rows in split(shape, block.table(shape.pane), groups).items():
-                told = block.sources, block.sequence, group, block.records, block.version
+                # No delivery any more: with other groups, several blocks may have a part of one.
+                told = block.sources, None, group, block.records, block.version
                 yield group, Holding({block.shape: [block_of(shape, rows, *told)]})
 
         if saved:

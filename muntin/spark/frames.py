@@ -23,7 +23,7 @@ from muntin.logs.chunks import Chunk, WorkOrder
 from muntin.logs.formats import Wanted
 from muntin.logs.records import parse
 from muntin.model import TIME, Stream
-from muntin.run.contracts import Batch, Delivery, Request, Task
+from muntin.run.contracts import Batch, Delivery, Request
 from muntin.spark.collection import Holding, delivered
 
 
@@ -49,15 +49,10 @@ class FrameWork:
     slack_us: int | None
     latest: int | None
 
-    def tasks(self, most: int) -> Sequence[Task]:
-        raise NotImplementedError("the rows of a frame are on Spark already")
-
     def compute(self, recipes: Sequence[Recipe], groups: int) -> RDD[tuple[int, Holding]]:
         shapes = {recipe.shape.id: recipe.shape for recipe in recipes}
         version = max((recipe.version for recipe in recipes), default=0)
-        rows = _Rows(
-            self.stream, self.column, self.number, self.since, self.slack_us, self.latest, recipes
-        )
+        rows = _Rows(self.stream, self.column, self.since, self.slack_us, self.latest, recipes)
 
         def compute_batches(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             for batch in batches:
@@ -74,7 +69,6 @@ class _Rows:
 
     stream: Stream
     column: str | None
-    number: int
     since: Mapping[str, Mapping[str, int]]
     slack_us: int | None
     latest: int | None

@@ -178,10 +178,14 @@ def saved_in(state: Path) -> dict[str, Saved]:
 class StateHold:
     """A state folder that this process holds. Its queries share it; other processes are refused."""
 
-    def __init__(self, state: Path) -> None:
+    def __init__(self, state: Path, alone: bool = False) -> None:
+        """`alone` refuses a folder that this process holds already."""
         self._key = state.resolve()
         with _holding:
             handle, count = _held.get(self._key, (None, 0))
+            if alone and handle is not None:
+                message = f"the state folder {state} is in use by process {os.getpid()}"
+                raise StateError(message)
             _held[self._key] = handle if handle is not None else _lock(state), count + 1
         self._released = False
 
@@ -205,10 +209,7 @@ _held: dict[Path, tuple[int, int]] = {}  # the locks of this process, and how ma
 @contextmanager
 def locked(state: Path) -> Iterator[None]:
     """Holds a state folder for one run alone."""
-    with _holding:
-        if state.resolve() in _held:
-            raise StateError(f"the state folder {state} is in use by process {os.getpid()}")
-    hold = StateHold(state)
+    hold = StateHold(state, alone=True)
     try:
         yield
     finally:
@@ -250,6 +251,8 @@ def _document(saved: Saved) -> Document:
             "results": tuple(saved.results.items()),
             "left_at": p.left_at,
             "frame_batch": p.frame_batch,
+            "released": p.released,
+            "catalog": saved.in_force.version,
             "totals": (p.records, p.bad, p.bytes, p.windows),
         },
         "shapes": saved.in_force.shapes,
@@ -290,6 +293,7 @@ def _saved(document: Document) -> Saved:
         },
         choices={shape: Choice(*row) for shape, row in sections["choices"].items()},
         frame_batch=now["frame_batch"],
+        released=now["released"],
         records=records,
         bad=bad,
         bytes=size,
@@ -299,7 +303,7 @@ def _saved(document: Document) -> Saved:
     positions = tuple(FilePosition(*row) for row in sections["positions"].values())
     grids = {id_: (axis, size) for id_, (axis, size) in sections["grids"].items()}
     kinds = {job: tuple(keys) for job, keys in sections["windows"].items()}
-    in_force = InForce(sections["shapes"], grids, kinds)
+    in_force = InForce(sections["shapes"], grids, kinds, now["catalog"])
     return Saved(now["batch"], progress, positions, in_force, results=dict(now["results"]))
 
 

@@ -100,11 +100,13 @@ class TallyFiles:
         return ledger
 
     def _add(self, batch: int, tallies: Sequence[Tally]) -> None:
-        if self._name is None:
+        write = tape.add
+        if self._name is None:  # what a batch that failed may have left there is written over
             self._name, self._current = f"ledger-{batch:09}.tape", Ledger()
+            write = tape.create
         self._current.add(tallies)
         known = self.files.get(self._name, Stored(0, 0, ()))
-        length = tape.add(self._folder / self._name, [_encode(tallies)])
+        length = write(self._folder / self._name, [_encode(tallies)])
         count = known.tallies + len(tallies)
         self.files[self._name] = Stored(length, count, _last(known.last, tallies))
 

@@ -7,6 +7,8 @@ When it reaches the disk is up to the system: a program may be killed at any tim
 
 from __future__ import annotations
 
+import errno
+import os
 import struct
 import zlib
 from collections.abc import Iterable, Iterator
@@ -26,7 +28,9 @@ def add(path: Path, records: Iterable[bytes]) -> int:
         with path.open("ab", buffering=0) as file:
             before = file.tell()
             try:
-                file.write(b"".join(map(_framed, records)))
+                data = b"".join(map(_framed, records))
+                if file.write(data) != len(data):
+                    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
                 return file.tell()
             except BaseException:
                 file.truncate(before)

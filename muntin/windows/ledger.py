@@ -8,6 +8,7 @@ packed into arrays of the smallest types that hold them, and unpacked when somet
 from __future__ import annotations
 
 from bisect import bisect_left
+from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
@@ -290,18 +291,35 @@ class Ledger:
         if grid not in self._grids or grid == wanted:
             return
         size, before = wanted[1], grid[1]
-        first = min(self._grids[wanted].held, default=None) if wanted in self._grids else None
-        moved = [
-            t._replace(
-                size=size,
-                pane=number * before // size,
-                not_before=None if (mark := t.not_before) is None else mark * before // size,
-            )
-            for number, pane in self._grids[grid].held.items()
-            if first is None or number * before // size < first
-            for t in pane.tallies(grid, number)
-        ]
+        there = self._grids[wanted].held if wanted in self._grids else {}
+        first = min(there, default=None)
+        moved = []
+        for number, pane in self._grids[grid].held.items():
+            place, end = number * before // size, -(-(number + 1) * before // size)
+            if first is not None and place >= first:
+                continue
+            known: dict[str, Counter[str]] = {}  # what the other grid has of this pane already
+            for inside in (n for n in range(first or end, end) if n in there):
+                for t in there[inside].tallies(wanted, inside):
+                    if t.not_before is None:
+                        counts = known.setdefault(t.source, Counter())
+                        counts.update(records=t.records, bad=t.bad)
+            for t in pane.tallies(grid, number):
+                mark = None if t.not_before is None else t.not_before * before // size
+                less = known.get(t.source, Counter()) if mark is None else Counter()
+                records, bad = t.records - less["records"], t.bad - less["bad"]
+                if not less or records > 0 or bad > 0:
+                    moved.append(
+                        t._replace(
+                            size=size,
+                            pane=place,
+                            not_before=mark,
+                            records=max(0, records),
+                            bad=max(0, bad),
+                        )
+                    )
         self.add(moved)
+        self._added = None  # some lie before panes that were forgotten there
 
     def keep(self, grids: Collection[Grid]) -> None:
         """Drops all other grids."""

@@ -137,6 +137,16 @@ def test_where_there_are_tallies_of_the_other_size_these_stay() -> None:
     assert ledger.read_since(("t", 20), None) == 24
 
 
+def test_what_both_grids_have_of_a_pane_counts_once() -> None:
+    #            0         10
+    # size 10    · · · ·
+    # size 5          · ·      read from 5 on
+    ledger = Ledger([Tally("a", "t", 10, 0, None, 4, 0, 9), Tally("a", "t", 5, 1, None, 2, 0, 9)])
+    ledger.regrid(("t", 10), ("t", 5))
+    assert ledger.counts("t", WindowSpec(10, 10, pane=5), 2).read == 4
+    assert ledger.counts("t", WindowSpec(5, 5), 2).read == 2
+
+
 def test_an_hour_of_many_sources_takes_little_memory() -> None:
     """What comes to rest is packed, and what is forgotten is let go."""
     ledger, names = Ledger(), [f"web-{number}" for number in range(100)]
