@@ -84,6 +84,7 @@ class Departures:
             first = -(-position // spec.pane)  # the first pane that lies behind it as a whole
             before = spec.last_end(first - 1) * spec.pane
             self._progress.emitted[job.name, spec.key] = before
+            self._progress.began[job.name, spec.key] = before
 
     def note(self, jobs: Mapping[str, Job], due: Due, scores: Scores, upto: Upto) -> None:
         """Takes what leaves now."""
@@ -175,7 +176,8 @@ class Departures:
     def _missed(self, job: Job, pane: int, not_before: int | None) -> Iterator[int]:
         """The first windows of each kind that a record came too late for.
 
-        Windows that left because they were good enough needed no more.
+        Windows that left because they were good enough needed no more, and nothing is too late
+        for windows from before the job began.
         """
         revised = job.bounds.revise_us is not None
         for spec in job.windows:
@@ -183,6 +185,8 @@ class Departures:
             limits = [self._final(job, spec), None if revised else not_before]
             over = max((limit for limit in limits if limit is not None), default=NEVER)
             if first <= max(over, self._gone(job, spec)):
+                begun = self._progress.began.get((job.name, spec.key), NEVER) // spec.pane
+                first = max(first, spec.oldest_pane(begun) + spec.length)
                 for end in range(first, spec.last_end(pane) + 1, spec.stride):
                     known = left.get(end * spec.pane)
                     enough = known is not None and known.reason == Reason.FIDELITY

@@ -38,6 +38,8 @@ class Progress:
     sources: dict[str, Source] = field(default_factory=dict)
     emitted: dict[JobKind, int] = field(default_factory=dict)
     """Where the last window of a job and kind ended, as a position."""
+    began: dict[JobKind, int] = field(default_factory=dict)
+    """Where windows end that a job does not answer for, as it was added or changed later."""
     left: dict[JobKind, dict[int, Leaving]] = field(default_factory=dict)
     """The newest windows of jobs with bounds that have left, by the position where they end."""
     left_at: float = 0.0  # when the last windows have left
@@ -56,10 +58,9 @@ class Progress:
 
     def forget_jobs(self, jobs: Collection[str]) -> None:
         """Drops what is known of other jobs than these."""
-        for kind in [kind for kind in self.emitted if kind[0] not in jobs]:
-            del self.emitted[kind]
-        for kind in [kind for kind in self.left if kind[0] not in jobs]:
-            del self.left[kind]
+        for known in (self.emitted, self.began, self.left):
+            for kind in [kind for kind in known if kind[0] not in jobs]:
+                del known[kind]
         for job in {*self.late, *self.timings} - {*jobs}:
             self.late.pop(job, None)
             self.timings.pop(job, None)

@@ -261,6 +261,7 @@ def _document(saved: Saved) -> Document:
         "positions": {file.key: file for file in saved.positions},
         "sources": {name: _fields(source) for name, source in p.sources.items()},
         "emitted": p.emitted,
+        "began": p.began,
         "left": p.left,
         "timings": {j: (t.windows, t.area, t.misses, t.within_us) for j, t in p.timings.items()},
         "lags": {job: t.lags for job, t in p.timings.items()},
@@ -281,6 +282,7 @@ def _saved(document: Document) -> Saved:
     progress = Progress(
         sources={name: Source(*row) for name, row in sections["sources"].items()},
         emitted=sections["emitted"],
+        began=sections["began"],
         left={
             kind: {end: Leaving(*row) for end, row in left.items()}
             for kind, left in sections["left"].items()
@@ -309,7 +311,7 @@ def _saved(document: Document) -> Saved:
 
 _SECTIONS = (
     "shapes", "grids", "windows", "positions", "sources", "emitted", "left", "timings", "lags",
-    "choices", "late", "failures",
+    "choices", "late", "failures", "began",
 )  # fmt: skip
 
 
