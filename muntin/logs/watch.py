@@ -217,16 +217,16 @@ class Watch:
                     sightings.setdefault(f.key, f)
         near = Surroundings()
         for key in keys - sightings.keys():
-            old = self._sightings[key]
-            if not old.matched and key not in self._positions:
-                continue
-            f = _stat(old.path, old.source, old.matched)
+            old = self._sightings.get(key)  # none, if it was gone at the last look
+            f = None
+            if old is not None and (old.matched or key in self._positions):
+                f = _stat(old.path, old.source, old.matched)
             if (f is None or f.key != key) and key in self._positions:
                 f = _find_again(self._positions[key], near)
             if f is not None and f.key == key:
                 sightings[key] = f
         gone = keys - sightings.keys()
-        for key in keys:
+        for key in keys & self._sightings.keys():
             old = self._sightings.pop(key)
             if self._keys.get(str(old.path)) == key:
                 del self._keys[str(old.path)]
@@ -241,10 +241,10 @@ class Watch:
             self._touched[source] = max(at, self._touched.get(source, at))
 
     def _find_one(self, name: str) -> _Sighting | None:
-        key = self._keys.get(name)
-        if key is not None and self._sightings[key].matched:
-            f = _stat(name, self._sightings[key].source, True, self._sightings)
-            if f is not None and f.key == key:
+        known = self._sightings.get(self._keys.get(name, (-1, -1)))
+        if known is not None and known.matched:
+            f = _stat(name, known.source, True, self._sightings)
+            if f is not None and f.key == known.key:
                 return f
         path = Path(name)
         sources = (pattern.source_of(path) for pattern in self._patterns)

@@ -88,7 +88,7 @@ def ago(seconds: float) -> str:
 
 
 def test_deadlines_are_kept_when_no_data_arrives(spark: SparkSession, tmp_path: Path) -> None:
-    within = JOBS.replace("1 MINUTE", "2 SECONDS WITHIN 2 SECONDS")
+    within = JOBS.replace("1 MINUTE", "5 SECONDS WITHIN 5 SECONDS")
     write(tmp_path / "in", "1.json", [(ago(0), "a", 2, "1.10")])
     frame = spark.readStream.schema(SCHEMA).option("maxFilesPerTrigger", 1).json(f"{tmp_path}/in")
     state = tmp_path / "state"
@@ -107,7 +107,7 @@ def test_deadlines_are_kept_when_no_data_arrives(spark: SparkSession, tmp_path: 
     assert [row["clicks"] for row in rows] == [2, 3]
     for row in rows:
         assert row["c2"]["reason"] == "deadline"
-        assert row["emitted_at"] - row["window_end"] <= timedelta(seconds=2.5)
+        assert row["emitted_at"] - row["window_end"] <= timedelta(seconds=6)
 
 
 def test_nothing_is_committed_after_a_failure(
