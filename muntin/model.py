@@ -377,6 +377,14 @@ class Tally(NamedTuple):  # there are very many of them
     bad: int
     reached: int  # how far the source had come
 
+    def plus(self, other: Tally) -> Tally:
+        """Both together, of the same source, pane and mark."""
+        return self._replace(
+            records=self.records + other.records,
+            bad=self.bad + other.bad,
+            reached=max(self.reached, other.reached),
+        )
+
 
 @dataclass(frozen=True)
 class Counts:

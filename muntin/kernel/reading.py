@@ -102,11 +102,5 @@ def added_up(tallies: Iterable[Tally]) -> tuple[Tally, ...]:
     for tally in tallies:
         key = tally[:5]
         known = sums.get(key)
-        sums[key] = tally if known is None else _sum(known, tally)
+        sums[key] = tally if known is None else known.plus(tally)
     return tuple(sums.values())
-
-
-def _sum(a: Tally, b: Tally) -> Tally:
-    return a._replace(
-        records=a.records + b.records, bad=a.bad + b.bad, reached=max(a.reached, b.reached)
-    )

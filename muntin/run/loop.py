@@ -214,7 +214,7 @@ class Loop:
         return oldest * job.shape.pane
 
     def _request(self, started: float, wake_at: float | None) -> Request:
-        longest = self._agenda(self._moment(behind=self._behind)).longest_batch()
+        longest = self._agenda(self._moment()).longest_batch()
         rooms = [None if wake_at is None else wake_at - started, longest]
         sizes = [self.pace.most(room) for room in rooms if room is not None]
         return Request(
@@ -372,14 +372,8 @@ class Loop:
                     f"batch takes here; the smallest bound that can be kept is {reachable}"
                 )
 
-    def _moment(
-        self,
-        now: float | None = None,
-        final: bool = False,
-        behind: frozenset[str] | None = None,
-    ) -> Moment:
-        at = self._now if now is None else self._tick(now)
-        return Moment(at, final, self._behind if behind is None else behind)
+    def _moment(self, now: float | None = None, final: bool = False) -> Moment:
+        return Moment(self._now if now is None else self._tick(now), final, self._behind)
 
     def _agenda(self, at: Moment, lead_seconds: float = 0.0) -> Agenda:
         times = Times(self._follow, int((self._started or 0.0) * 1e6), int(lead_seconds * 1e6))

@@ -39,10 +39,9 @@ class BatchClock(Clock):
 
 @dataclass(frozen=True)
 class FrameWork:
-    """One batch of a frame, `number` by Spark's count; `since` is how far its sources had come."""
+    """One batch of a frame; `since` is how far its sources had come."""
 
     frame: DataFrame
-    number: int
     stream: Stream
     column: str | None  # that names the source of a record
     since: Mapping[str, Mapping[str, int]]
@@ -134,7 +133,6 @@ class Frames:
         since = {name: dict(source.reached) for name, source in request.sources.items()}
         work = FrameWork(
             frame,
-            number,
             self._stream,
             self._column,
             since,

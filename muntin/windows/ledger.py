@@ -95,7 +95,7 @@ class _Pane:
             self._unpack(tally)
         key = tally.source, tally.not_before
         known = self.loose.get(key)
-        self.loose[key] = tally if known is None else _sum(known, tally)
+        self.loose[key] = tally if known is None else known.plus(tally)
         self.read += tally.records
         self.bad += tally.bad
         if tally.not_before is not None:
@@ -357,11 +357,3 @@ class Ledger:
         for grid, panes in self._grids.items():
             for number, pane in panes.held.items():
                 yield from pane.tallies(grid, number)
-
-
-def _sum(a: Tally, b: Tally) -> Tally:
-    return a._replace(
-        records=a.records + b.records,
-        bad=a.bad + b.bad,
-        reached=max(a.reached, b.reached),
-    )
