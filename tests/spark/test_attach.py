@@ -107,7 +107,8 @@ def test_deadlines_are_kept_when_no_data_arrives(spark: SparkSession, tmp_path: 
     assert [row["clicks"] for row in rows] == [2, 3]
     for row in rows:
         assert row["c2"]["reason"] == "deadline"
-        assert row["emitted_at"] - row["window_end"] <= timedelta(seconds=6)
+        waited = row["emitted_at"] - row["window_end"]
+        assert waited <= timedelta(seconds=30)  # a busy machine, but not the hour of being idle
 
 
 def test_nothing_is_committed_after_a_failure(
