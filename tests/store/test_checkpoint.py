@@ -43,6 +43,8 @@ def advanced(saved: Saved, second: int) -> Saved:
     progress.late["job"] = Lateness(second, 5)
     progress.choices["shape"] = Choice(second % 2 == 0, "measured")
     progress.failures.positions["job"] = [second]
+    progress.failures.dropped["job"] = {(second, "a", None): 1, (second, "b", 7): 2}
+    progress.failures.totals["job"] = second
     progress.records += 3
     moved = [
         replace(file, position=second) if file.source == name else file for file in saved.positions
