@@ -15,8 +15,9 @@ import pyarrow as pa
 
 from muntin.errors import harmless
 from muntin.kernel.engine import literal, run
-from muntin.logs.chunks import LINE, Chunk, WorkOrder, is_gzip
+from muntin.logs.chunks import LINE, Chunk, WorkOrder
 from muntin.logs.formats import PATTERNS, Wanted, wrong_columns_sql
+from muntin.logs.gunzip import is_gzip
 from muntin.model import POSITION, Format, Stream
 
 _SHOWN = 200

@@ -6,19 +6,20 @@ input is what the first look found, so that logs which grow meanwhile cannot kee
 
 from __future__ import annotations
 
-import os
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from operator import itemgetter
 from pathlib import Path
-from typing import BinaryIO
 
 import pyarrow as pa
 import pyarrow.parquet
 
 from muntin.errors import InputError
-from muntin.logs.chunks import WorkOrder, is_gzip
+from muntin.fidelity.losses import Loss
+from muntin.fidelity.score import NEVER
+from muntin.logs.chunks import WorkOrder
+from muntin.logs.copies import head, is_copy, is_one_log, log_of
 from muntin.logs.events import Events
 from muntin.logs.files import (
     PRINT_BYTES,
@@ -29,16 +30,17 @@ from muntin.logs.files import (
     first_print,
     holds,
     last_line_end,
-    open_inode,
     open_same,
 )
 from muntin.logs.folders import Folders
-from muntin.logs.patterns import Walk, described, path_patterns
+from muntin.logs.gunzip import is_gzip
+from muntin.logs.orphans import Orphan, Orphans
+from muntin.logs.patterns import Denied, Walk, described, path_patterns
+from muntin.logs.sightings import Look, Sighting, find_again, refusal, sight, times
 from muntin.model import Stream
 
 _SETTLED_SECONDS = 2.0
 _FINISHED_SECONDS = 3600.0
-_TICK_SECONDS = 0.1  # writes that are closer together may leave the same time of change
 _GZIP_RATIO = 8
 _ALL_SECONDS = 10.0  # after which files are looked at whether or not events tell of them
 
@@ -63,39 +65,6 @@ class Unread:
         return min(self.end, self.file.position + max(1, share // self.unit_bytes))
 
 
-@dataclass(frozen=True)
-class _Sighting:
-    """A file as it looks from outside; `matched` by a pattern, or renamed so that none does."""
-
-    path: Path
-    source: str
-    matched: bool
-    key: Key
-    size: int
-    modified: int
-
-    def open(self) -> BinaryIO:
-        return open_inode(self.path, self.key[1])
-
-
-@dataclass(frozen=True)
-class _Look:
-    """What was seen in a file that has looked the same since."""
-
-    sighting: _Sighting
-    since: float
-    at: float
-    settled: bool
-    end: int
-    unit_bytes: int = 1
-    crc: int | None = None  # of the bytes before the end
-
-    def still(self, f: _Sighting) -> bool:
-        """Whether a file that looks like this one cannot have changed either."""
-        same = self.sighting is f or self.sighting == f
-        return same and self.at - f.modified / 1e9 >= _TICK_SECONDS
-
-
 class Watch:
     """The files of one stream.
 
@@ -114,25 +83,45 @@ class Watch:
         self._patterns = path_patterns(stream.patterns)
         self._follow = follow
         self._positions = {p.key: p for p in positions}
-        self._sightings: dict[Key, _Sighting] = {}
+        self._sightings: dict[Key, Sighting] = {}
         self._keys: dict[str, Key] = {}  # of the files there are, by path
-        self._looks: dict[Key, _Look] = {}
+        self._looks: dict[Key, Look] = {}
         self._unread: set[Key] = set()  # of which there is more than was handed out
         self._unsettled: set[Key] = set()  # may be read later, whether or not they change
         self._renamed: set[Key] = set()  # so that no pattern matches them
         self._touched: dict[str, float] = {}
-        self._ends: dict[Key, tuple[_Sighting, int, int]] = {}  # seen when a file was identified
-        self._told: dict[Path, str] = {}
+        self._ends: dict[Key, tuple[Sighting, int, int]] = {}  # seen when a file was identified
+        self._strangers: dict[Key, tuple[Sighting, float]] = {}  # not settled, and since when
+        self._orphans = Orphans()
+        self._lost: list[Loss] = []
+        self._unreadable: dict[Key, Loss] = {}  # files that are there
+        self._denied: dict[str, Loss] = {}  # what cannot even be looked at, by path
+        self._told: dict[str, str] = {}
         self._notes: list[str] = []
         self._folders = Folders(self._patterns, events) if follow and events is not None else None
         self._looked_at: float | None = None  # when all files were looked at
+        self._last_look: float | None = None  # when any were
+        self._blind = True  # whether a long time has passed before this look
         self.quiet = False  # whether the last look has seen no change at all
         if follow and not self._positions and not self.matches():
             self._notes.append(f"{self.nothing_matches} yet; waiting for one")
 
     @property
     def positions(self) -> tuple[FilePosition, ...]:
-        return tuple(self._positions.values())
+        return (*self._positions.values(), *(orphan.file for orphan in self._orphans))
+
+    @property
+    def behind(self) -> frozenset[str]:
+        """Sources of which something was not read whose place is not known yet."""
+        return frozenset(orphan.file.source for orphan in self._orphans if orphan.may_lose)
+
+    @property
+    def unreadable(self) -> dict[str, list[Loss]]:
+        """By source, what is there and cannot be read now."""
+        found: dict[str, list[Loss]] = {}
+        for loss in (*self._unreadable.values(), *self._denied.values()):
+            found.setdefault(loss.source, []).append(loss)
+        return found
 
     @property
     def touched(self) -> Mapping[str, float]:
@@ -144,10 +133,17 @@ class Watch:
         notes, self._notes = self._notes, []
         return tuple(notes)
 
+    def lost(self) -> tuple[Loss, ...]:
+        """What was found to be lost since this was last asked."""
+        lost, self._lost = self._lost, []
+        return tuple(lost)
+
     @property
     def nothing_matches(self) -> str:
         wanted = described(self._stream.patterns)
-        return f"stream '{self._stream.name}': no file matches {wanted}"
+        denied = (denied for pattern in self._patterns for denied in pattern.walk().denied)
+        refused = "".join(f"; {d.path} cannot be read: {d.reason}" for d in denied)
+        return f"stream '{self._stream.name}': no file matches {wanted}{refused}"
 
     def matches(self) -> bool:
         """Whether any file is there at all."""
@@ -158,11 +154,14 @@ class Watch:
         if self._looks and not self._follow:
             return
         names = None if self._folders is None else self._folders.changed()
-        last = self._looked_at
+        self._blind = self._last_look is None or now - self._last_look >= _ALL_SECONDS
+        self._last_look, last = now, self._looked_at
         if thorough or names is None or last is None or not 0 <= now - last < _ALL_SECONDS:
             self._look_at_all(now, names)
         else:
             self._look_at(names, now)
+            if self._orphans:  # wherever their bytes are now
+                self._look_at_all(now, None)
 
     def _look_at_all(self, now: float, names: Collection[str] | None) -> None:
         """Looks at all files there are, of which those with the given names are known to change."""
@@ -185,15 +184,15 @@ class Watch:
         self._keys = {str(f.path): key for key, f in sightings.items()}
         changed = {key: f for key, f in sightings.items() if not self._is_as_before(f)}
         gone = (self._positions.keys() | self._looks.keys()) - sightings.keys()
-        self._take(changed, changed.keys() | gone, now)
-        self._touched = _times(self._looks.values())
+        self._take(changed, changed.keys() | gone, now, walks)
+        self._touched = times(self._looks.values())
 
-    def _is_as_before(self, f: _Sighting) -> bool:
+    def _is_as_before(self, f: Sighting) -> bool:
         """Whether there is nothing more to know of a file than there was."""
         look = self._looks.get(f.key)
         return look is not None and look.settled and look.still(f) and f.key in self._positions
 
-    def _grown(self, sightings: Mapping[Key, _Sighting]) -> set[str]:
+    def _grown(self, sightings: Mapping[Key, Sighting]) -> set[str]:
         """The files that are not as they were when they were last looked at."""
         pairs = ((self._sightings.get(key), f) for key, f in sightings.items())
         changed = ((old, f) for old, f in pairs if old is not None and old is not f)
@@ -208,7 +207,7 @@ class Watch:
         self.quiet = not names and not keys
         if self.quiet:
             return
-        sightings: dict[Key, _Sighting] = {}
+        sightings: dict[Key, Sighting] = {}
         for name in sorted(names):
             f = self._find_one(name)
             if f is not None:
@@ -220,9 +219,9 @@ class Watch:
             old = self._sightings.get(key)  # none, if it was gone at the last look
             f = None
             if old is not None and (old.matched or key in self._positions):
-                f = _stat(old.path, old.source, old.matched)
+                f = sight(old.path, old.source, old.matched)
             if (f is None or f.key != key) and key in self._positions:
-                f = _find_again(self._positions[key], near)
+                f = find_again(self._positions[key], near)
             if f is not None and f.key == key:
                 sightings[key] = f
         gone = keys - sightings.keys()
@@ -236,32 +235,50 @@ class Watch:
         if self._folders is not None:
             self._folders.know(str(f.path) for f in sightings.values())
         if gone:
-            self._touched = _times(self._looks.values())
-        for source, at in _times(self._looks[k] for k in sightings if k in self._looks).items():
+            self._touched = times(self._looks.values())
+        for source, at in times(self._looks[k] for k in sightings if k in self._looks).items():
             self._touched[source] = max(at, self._touched.get(source, at))
 
-    def _find_one(self, name: str) -> _Sighting | None:
+    def _find_one(self, name: str) -> Sighting | None:
         known = self._sightings.get(self._keys.get(name, (-1, -1)))
         if known is not None and known.matched:
-            f = _stat(name, known.source, True, self._sightings)
+            f = sight(name, known.source, True, self._sightings)
             if f is not None and f.key == known.key:
                 return f
         path = Path(name)
         sources = (pattern.source_of(path) for pattern in self._patterns)
         source = next((source for source in sources if source is not None), None)
-        f = None if source is None else _stat(path, source, True)
+        f = None if source is None else sight(path, source, True)
         return f if f is not None and path.is_file() else None
 
-    def _take(self, sightings: Mapping[Key, _Sighting], keys: Collection[Key], now: float) -> None:
-        """Takes what was found of the files with these keys, or that they are gone."""
+    def _take(
+        self,
+        found: Mapping[Key, Sighting],
+        keys: Collection[Key],
+        now: float,
+        walks: Sequence[Walk] | None = None,
+    ) -> None:
+        """Takes what was found of the files with these keys, or that they are gone.
+
+        After a look at all files the walks that were made say what else there is.
+        """
         self._ends.clear()
-        self._identify(sightings, keys)
-        looks: dict[Key, _Look] = {}
+        for key in {*keys, *found}:
+            self._unreadable.pop(key, None)
+        if walks is not None:
+            self._denied = dict(self._refused(walks))
+            self._strangers = {k: v for k, v in self._strangers.items() if k in self._sightings}
+        sightings = dict(found)
+        self._identify(sightings, keys, now)
+        if walks is not None:
+            self._place_orphans(sightings, now)
+        keys = {*keys, *sightings}
+        looks: dict[Key, Look] = {}
         for f in sightings.values():
-            with self._telling(f.path):
+            with self._telling(f):
                 if f.key in self._positions:
                     looks[f.key] = self._look_into(f, now)
-                    self._told.pop(f.path, None)
+                    self._told.pop(str(f.path), None)
         for key in keys:
             look = looks.get(key)
             if look is None:
@@ -270,8 +287,9 @@ class Watch:
                 self._looks[key] = look
             for some in (self._unread, self._unsettled, self._renamed):
                 some.discard(key)
-            if look is not None and look.end > self._positions[key].position:
-                self._unread.add(key)
+            file = self._positions.get(key)
+            if look is not None and file is not None and not file.original:
+                self._unread |= {key} if look.end > file.position else set()
             if key in sightings and (look is None or not look.settled):
                 self._unsettled.add(key)
             if key in sightings and not sightings[key].matched:
@@ -287,25 +305,48 @@ class Watch:
             left.append((order, Unread(file, look.end, look.unit_bytes, whole)))
         return [unread for _, unread in sorted(left, key=itemgetter(0))]
 
-    def hand_out(self, unread: Unread, end: int) -> WorkOrder | None:
-        """The order to read a file up to `end`, or None if it has become unreadable."""
+    def hand_out(self, unread: Unread, end: int, since: int | None) -> WorkOrder | None:
+        """The order to read a file up to `end`, or None if it has become unreadable.
+
+        `since` is how far its source has come in time.
+        """
         file, look = unread.file, self._looks[unread.file.key]
         size = look.sighting.size
         print_end = size if self._parquet else max(end, min(size, PRINT_BYTES))
-        with self._telling(look.sighting.path):
+        with self._telling(look.sighting, look.end):
             crc = look.crc
             if crc is None or print_end != look.end:
                 with open_same(look.sighting.path, file.fingerprint) as bytes_:
                     crc = checksum(bytes_, print_end)
-            read = replace(file, position=end, print_end=print_end, print_crc=crc)
+            read = replace(
+                file,
+                position=end,
+                print_end=print_end,
+                print_crc=crc,
+                skip=0,
+                seen=size,
+                modified=look.sighting.modified,
+                since=since,
+            )
+            if file.head_end < min(size, PRINT_BYTES) and not is_gzip(file.path):
+                first = head(look.sighting.path, min(size, PRINT_BYTES))
+                read = replace(read, head_end=first[0], head_crc=first[1])
             self._positions[file.key] = read
             if end >= look.end:
                 self._unread.discard(file.key)
             # Workers have other current folders.
             here = file.path.startswith("/")
             path = file.path if here else str(Path(file.path).absolute())
-            name, known = self._stream.name, read.fingerprint
-            return WorkOrder(name, file.source, path, file.position, end, fingerprint=known)
+            return WorkOrder(
+                self._stream.name,
+                file.source,
+                path,
+                file.position,
+                end,
+                fingerprint=read.fingerprint,
+                skip=file.skip,
+                modified=look.sighting.modified // 1000,
+            )
         self._looks[file.key] = replace(look, end=file.position, crc=None)
         self._unread.discard(file.key)
         return None
@@ -314,17 +355,17 @@ class Watch:
     def _parquet(self) -> bool:
         return self._stream.format.kind == "parquet"
 
-    def _find(self, walks: Iterable[Walk]) -> dict[Key, _Sighting]:
+    def _find(self, walks: Iterable[Walk]) -> dict[Key, Sighting]:
         """Files that match, and files that did until they were renamed."""
-        sightings: dict[Key, _Sighting] = {}
+        sightings: dict[Key, Sighting] = {}
         for walk in walks:
             for path, source in walk.files:
-                f = _stat(path, source, True, self._sightings)
+                f = sight(path, source, True, self._sightings)
                 if f is not None:
                     sightings.setdefault(f.key, f)
         near = Surroundings()
         for file in self._positions.values():
-            f = _find_again(file, near) if file.key not in sightings else None
+            f = find_again(file, near) if file.key not in sightings else None
             if f is not None:
                 sightings[f.key] = f
         return sightings
@@ -340,30 +381,163 @@ class Watch:
                 finished.add(key)
         return finished
 
-    def _identify(self, sightings: Mapping[Key, _Sighting], keys: Collection[Key]) -> None:
+    def _refused(self, walks: Sequence[Walk]) -> Iterator[tuple[str, Loss]]:
+        """What walks could not look at: folders of which nothing is known, and files."""
+        for denied in dict.fromkeys(d for walk in walks for d in walk.denied):
+            inside = f"{denied.path.rstrip('/')}/"
+            if not any(file.path.startswith(inside) for file in self._positions.values()):
+                yield denied.path, self._tell_denied(denied)
+        for walk in walks:
+            for path, source in walk.files:
+                reason = refusal(path) if path not in self._keys else None
+                if reason is not None:
+                    yield path, self._tell_denied(Denied(path, source, reason))
+
+    def _tell_denied(self, denied: Denied) -> Loss:
+        self._tell(denied.path, InputError(f"{denied.path} cannot be read: {denied.reason}"))
+        why = f"cannot be read: {denied.reason}"
+        return Loss(denied.source, denied.path, why, log_of(denied.path))
+
+    def _identify(self, sightings: dict[Key, Sighting], keys: Collection[Key], now: float) -> None:
         """Gives every file its position: its own, one it inherits, or the start.
 
         Of the files with these keys, those that were not found are gone.
         """
+        newest: dict[tuple[str, str], int] = {}
+        for file in self._positions.values():
+            log = file.source, log_of(file.path)
+            newest[log] = max(file.modified, newest.get(log, 0))
         strange = {}
         for key, f in sightings.items():
-            with self._telling(f.path):
+            with self._telling(f):
                 if not self._is_known(f):
                     strange[key] = f
                 elif self._positions[key].path != str(f.path):
                     self._positions[key] = replace(self._positions[key], path=str(f.path))
-        known = (self._positions[key] for key in keys if key in self._positions)
-        gone = [p for p in known if p.key not in sightings or p.key in strange]
-        for file in gone:
-            del self._positions[file.key]
-        lost = [file for file in gone if file.print_end]
+        for file in [self._positions[key] for key in keys if key in self._positions]:
+            if file.key not in sightings or file.key in strange:
+                live = file.modified >= newest[file.source, log_of(file.path)]
+                self._orphan(file, live, file.key in strange)
+        copies = [file for file in self._positions.values() if file.original]
+        for file in self._orphans.handed_on(copies):
+            self._positions[file.key] = file
+            there = self._sightings.get(file.key)
+            if there is not None:
+                sightings.setdefault(file.key, there)
         for f in strange.values():
-            with self._telling(f.path):
-                if f.matched:
-                    self._positions[f.key] = _position(f, lost)
-        self._tell_lost(lost, sightings)
+            with self._telling(f):
+                if f.matched and self._has_settled(f, now):
+                    position = self._orphans.adopted(f)
+                    self._positions |= {} if position is None else {f.key: position}
+        self._begin(strange.values(), now)
 
-    def _is_known(self, f: _Sighting) -> bool:
+    def _orphan(self, file: FilePosition, live: bool, cut: bool) -> None:
+        """Takes that a file is gone, or has other bytes: unless it just cannot be looked at."""
+        reason = None if cut else refusal(file.path)
+        if reason is not None:
+            self._tell(file.path, InputError(f"{file.path} cannot be read: {reason}"))
+            self._unreadable[file.key] = self._unread_of(file, f"cannot be read: {reason}")
+            return
+        del self._positions[file.key]
+        grows = not self._parquet and not is_gzip(file.path)
+        if file.print_end and not file.original:
+            left = self._left(file)
+            self._orphans.add(Orphan(file, left, self._blind and live and grows, cut))
+
+    def _left(self, file: FilePosition) -> int:
+        """How many bytes of a file were seen and not read."""
+        look = self._looks.get(file.key)
+        if self._parquet:
+            return 0 if look is None else (look.end - file.position) * look.unit_bytes
+        seen = file.seen if look is None else look.sighting.size
+        return max(0, seen - file.position)
+
+    def _unread_of(self, file: FilePosition, why: str, size: int | None = None) -> Loss:
+        """What is not read of a file that is known, if it cannot be read."""
+        look = self._looks.get(file.key)
+        modified = file.modified if look is None else look.sighting.modified
+        lower = file.since if file.position or file.skip else NEVER
+        log = log_of(file.path)
+        return Loss(file.source, file.path, why, log, size, lower, modified // 1000 + 1)
+
+    def _has_settled(self, f: Sighting, now: float) -> bool:
+        """Whether a file that is new here is complete, as far as it has to be."""
+        seen, since = self._strangers.get(f.key, (f, now))
+        self._strangers[f.key] = f, since if seen == f else now
+        return self._settled(*self._strangers[f.key], now)
+
+    def _copied(self, f: Sighting) -> FilePosition | None:
+        """The position of a file that is a copy of one that is there: it is read only once."""
+        heads = {(p.head_end, p.head_crc) for p in self._positions.values() if p.head_end}
+        sizes = {end for end, _ in heads}
+        mine = {head(f.path, size) for size in sizes} & heads
+        for other in self._positions.values() if mine else ():
+            if other.original or other.key == f.key or (other.head_end, other.head_crc) not in mine:
+                continue
+            if not self._may_copy(f, other):
+                continue
+            if is_one_log(f.path, other.path) and is_copy(f.path, Path(other.path)):
+                if not self._follow:
+                    self._notes.append(f"{f.path} is a copy of {other.path}, and is read once")
+                start = _start(f)
+                with f.open() as file:
+                    crc = checksum(file, f.size)
+                return replace(
+                    start,
+                    source=other.source,
+                    print_end=f.size,
+                    print_crc=crc,
+                    original=other.inode,
+                )
+        return None
+
+    def _may_copy(self, f: Sighting, other: FilePosition) -> bool:
+        """Whether two files may be of one source: by its name, or else by their folder."""
+        named = any("{source}" in text for text in self._stream.patterns)
+        return f.source == other.source or (
+            not named and f.path.parent == Path(other.path).parent
+        )
+
+    def _still_copied(self, f: Sighting) -> None:
+        """Takes that a copy has changed: it has more of its original, or goes its own way."""
+        known = self._positions[f.key]
+        original = self._positions.get((known.device, known.original))
+        if original is not None and is_copy(f.path, Path(original.path)):
+            with f.open() as file:
+                crc = checksum(file, f.size)
+            self._positions[f.key] = replace(known, print_end=f.size, print_crc=crc)
+        elif (known.device, known.original) not in self._orphans:
+            with f.open() as file:
+                end = f.size if is_gzip(f.path) else last_line_end(file, 0, known.print_end)
+            self._positions[f.key] = replace(known, source=f.source, position=end, original=0)
+
+    def _place_orphans(self, sightings: dict[Key, Sighting], now: float) -> None:
+        """Looks for the bytes of files that are gone beside them; what nobody has is lost."""
+        near, strangers = Surroundings(), self._strangers.values()
+        unsettled = [f for f, since in strangers if not self._settled(f, since, now)]
+        for f in self._orphans.found_near(self._positions.keys() | self._sightings.keys(), near):
+            with self._telling(f):
+                if not self._settled(f, now, now):
+                    unsettled.append(f)
+                elif (position := self._orphans.adopted(f)) is not None:
+                    self._positions[f.key] = position
+                    self._sightings[f.key] = sightings[f.key] = f
+                    self._keys[str(f.path)] = f.key
+        for orphan in self._orphans:
+            if not any(is_one_log(f.path, orphan.file.path) for f in unsettled):
+                self._orphans.give_up(orphan, now)
+                self._tell_lost(orphan, sightings, now)
+        self._begin(sightings.values(), now)
+
+    def _begin(self, found: Iterable[Sighting], now: float) -> None:
+        """Begins files that nobody knows, unless the place of what they had before is not known."""
+        new = (f for f in found if f.matched and f.key not in self._positions)
+        for f in sorted(new, key=_originals_first):
+            with self._telling(f):
+                if f.key not in self._orphans and self._has_settled(f, now):
+                    self._positions[f.key] = self._copied(f) or _start(f)
+
+    def _is_known(self, f: Sighting) -> bool:
         known = self._positions.get(f.key)
         if known is None or (f.matched and not known.print_end):
             return False
@@ -372,33 +546,36 @@ class Watch:
             return True
         with f.open() as file:
             same = holds(file, known.fingerprint)
-            if same and self._grows(f):
+            if same and known.original:
+                self._still_copied(f)
+            elif same and self._grows(f):
                 end = last_line_end(file, known.position, f.size)
                 self._ends[f.key] = f, end, checksum(file, end)
         return same
 
-    def _grows(self, f: _Sighting) -> bool:
+    def _grows(self, f: Sighting) -> bool:
         """Whether a file is read line by line while somebody writes it."""
         return self._follow and not self._parquet and not is_gzip(f.path)
 
-    def _look_into(self, f: _Sighting, now: float) -> _Look:
+    def _look_into(self, f: Sighting, now: float) -> Look:
         last = self._looks.get(f.key)
         if last is not None and last.settled and last.still(f):
             return last
-        since = last.since if last is not None and last.sighting == f else now
+        _, since = self._strangers.pop(f.key, (f, now))
+        since = last.since if last is not None and last.sighting == f else since
         position = self._positions[f.key].position
         if not self._settled(f, since, now):
-            return _Look(f, since, now, False, position)
+            return Look(f, since, now, False, position)
         end, unit_bytes, crc = self._end(f, position)
-        return _Look(f, since, now, True, end, unit_bytes, crc)
+        return Look(f, since, now, True, end, unit_bytes, crc)
 
-    def _settled(self, f: _Sighting, since: float, now: float) -> bool:
+    def _settled(self, f: Sighting, since: float, now: float) -> bool:
         """Files that are read as a whole have to be complete first."""
         if not self._follow or not (self._parquet or is_gzip(f.path)):
             return True
         return now - min(since, f.modified / 1e9) >= _SETTLED_SECONDS
 
-    def _end(self, f: _Sighting, position: int) -> tuple[int, int, int | None]:
+    def _end(self, f: Sighting, position: int) -> tuple[int, int, int | None]:
         """Up to where a file can be read now, the text that each unit stands for, and perhaps
         the checksum there."""
         if self._parquet:
@@ -417,93 +594,80 @@ class Watch:
             return end, 1, checksum(file, end)
 
     @contextmanager
-    def _telling(self, path: Path) -> Iterator[None]:
+    def _telling(self, f: Sighting, end: int | None = None) -> Iterator[None]:
         """A file that cannot be read is told of once, or refused where the stream says FAIL."""
         try:
             yield
         except (FileNotFoundError, InputError) as error:
             # A file may be rotated away while it is looked at. The next look finds it, if any.
             if not self._follow:
-                gone = InputError(f"{path} is gone")
-                self._tell(path, error if isinstance(error, InputError) else gone)
+                gone = InputError(f"{f.path} is gone")
+                self._tell(str(f.path), error if isinstance(error, InputError) else gone)
+                self._lost.append(self._not_read(f, str(error).removeprefix(f"{f.path} ")))
+                self._positions.pop(f.key, None)
         except (OSError, pa.ArrowException) as error:
             reason = getattr(error, "strerror", None) or error
-            self._tell(path, InputError(f"{path} cannot be read: {reason}"))
+            self._tell(str(f.path), InputError(f"{f.path} cannot be read: {reason}"))
+            self._unreadable[f.key] = self._not_read(f, f"cannot be read: {reason}")
 
-    def _tell(self, path: Path, error: InputError) -> None:
+    def _not_read(self, f: Sighting, why: str) -> Loss:
+        """What is not read of a file if it cannot be read."""
+        file = self._positions.get(f.key)
+        left, lower = f.size, None if file is not None else NEVER
+        if file is not None:
+            left = f.size - file.position
+            lower = file.since if file.position or file.skip else NEVER
+        size = None if self._parquet else left
+        source = f.source if file is None else file.source
+        log = log_of(f.path)
+        return Loss(source, str(f.path), why, log, size, lower, f.modified // 1000 + 1)
+
+    def _tell(self, path: str, error: InputError) -> None:
         if self._stream.on_bad_row == "fail":
             raise error
         if self._told.get(path) != str(error):
             self._told[path] = str(error)
             self._notes.append(str(error))
 
-    def _tell_lost(self, lost: list[FilePosition], sightings: Mapping[Key, _Sighting]) -> None:
-        sources = {f.source for f in self._positions.values()}
-        for file in lost:
-            there = sightings.get(file.key)
-            look = self._looks.get(file.key)
-            unread = (look.end - file.position) * look.unit_bytes if look else 0
-            if there is not None and str(there.path) == file.path:
-                text = f"{file.path} was truncated or rewritten; reading it from the start"
-                self._notes += [text] if file.position else []
-            elif self._follow and unread:
-                self._notes.append(f"{file.path} is gone; {unread} bytes of it were not read")
-            elif self._follow and file.source not in sources:
-                self._notes.append(f"{file.path} is gone; source '{file.source}' has ended")
+    def _tell_lost(self, orphan: Orphan, sightings: Mapping[Key, Sighting], now: float) -> None:
+        file = orphan.file
+        log = file.source, log_of(file.path)
+        goes_on = any((p.source, log_of(p.path)) == log for p in self._positions.values())
+        loss = orphan.lost(now, goes_on or orphan.cut)
+        self._lost += [] if loss is None else [loss]
+        unread = f"{orphan.left} bytes of it were not read"
+        there = sightings.get(file.key)
+        if there is not None and str(there.path) == file.path:
+            text = f"{file.path} was truncated or rewritten; reading it from the start"
+            text += f"; {unread}" if orphan.left else ""
+            self._notes += [text] if file.position else []
+        elif orphan.left:
+            self._notes.append(f"{file.path} is gone; {unread}")
+        elif orphan.blind:
+            text = f"{file.path} was not found again; what it got since it was last read is lost"
+            self._notes.append(text)
+        elif self._follow and file.source not in {p.source for p in self._positions.values()}:
+            self._notes.append(f"{file.path} is gone; source '{file.source}' has ended")
 
 
-def _times(looks: Iterable[_Look]) -> dict[str, float]:
-    """When a file of each source was last changed, in seconds."""
-    times: dict[str, float] = {}
-    for look in looks:
-        source, when = look.sighting.source, look.sighting.modified / 1e9
-        times[source] = max(times.get(source, when), when)
-    return times
+def _originals_first(f: Sighting) -> tuple[bool, int, int, str]:
+    """Copies are compressed, shorter, or have longer names."""
+    return is_gzip(f.path), -f.size, len(f.path.name), str(f.path)
 
 
-def _stat(
-    path: Path | str, source: str, matched: bool, known: Mapping[Key, _Sighting] | None = None
-) -> _Sighting | None:
-    """A file as it looks now, the very value that is `known` if it looks the same."""
-    try:
-        stat = os.stat(path)  # noqa: PTH116
-    except OSError:
-        return None
-    key, now = (stat.st_dev, stat.st_ino), (stat.st_size, stat.st_mtime_ns)
-    old = known.get(key) if known is not None else None
-    if (
-        old is not None
-        and (old.size, old.modified, old.source, old.matched)
-        == (
-            *now,
-            source,
-            matched,
-        )
-        and str(old.path) == str(path)
-    ):
-        return old
-    return _Sighting(Path(path), source, matched, key, *now)
-
-
-def _find_again(file: FilePosition, near: Surroundings) -> _Sighting | None:
-    """A file that no pattern matches any more: where it was last, or renamed near there."""
-    there = _stat(Path(file.path), file.source, False)
-    if there is None or there.key != file.key:
-        moved = near.find(Path(file.path), file.inode, bool(file.print_end))
-        there = _stat(moved, file.source, False) if moved else None
-    return there if there is not None and there.key == file.key else None
-
-
-def _position(f: _Sighting, lost: list[FilePosition]) -> FilePosition:
-    """The position of a file that is new here: the start, unless it is a lost one's copy.
-
-    Logs are copied before they are truncated, and replaced as a whole by tools like rsync.
-    """
+def _start(f: Sighting) -> FilePosition:
+    """The position of a file of which nothing was read."""
     with f.open() as file:
-        near = [o for o in lost if o.print_end <= f.size and Path(o.path).parent == f.path.parent]
-        for old in near:
-            if holds(file, old.fingerprint):
-                lost.remove(old)
-                return replace(old, path=str(f.path), device=f.key[0], inode=f.key[1])
-        fingerprint = first_print(file)
-    return FilePosition(f.source, str(f.path), *f.key, 0, fingerprint.end, fingerprint.crc)
+        known = first_print(file)
+    first = head(f.path)
+    return FilePosition(
+        f.source,
+        str(f.path),
+        *f.key,
+        0,
+        known.end,
+        known.crc,
+        *first,
+        seen=f.size,
+        modified=f.modified,
+    )
