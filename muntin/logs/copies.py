@@ -49,11 +49,10 @@ def _text(path: Path) -> Iterator[io.BufferedReader]:
         yield io.BufferedReader(Gunzip(file, 0, None), BLOCK_BYTES) if is_gzip(path) else file
 
 
-def head(path: Path, size: int = PRINT_BYTES) -> tuple[int, int]:
-    """How many first bytes of a file's text there are, at most so many, and their checksum."""
-    with _text(path) as text:
-        first = text.read(size)
-    return len(first), zlib.crc32(first)
+def first_bytes(path: Path | str, size: int = PRINT_BYTES) -> bytes:
+    """The first bytes of a file's text, at most so many."""
+    with _text(Path(path)) as text:
+        return text.read(size)
 
 
 def _tail(path: Path, end: int | None) -> tuple[int, int]:
@@ -83,7 +82,8 @@ def text_holds(path: Path, file: FilePosition) -> bool:
             return holds(bytes_, file.fingerprint)
     if is_gzip(file.path) or not file.print_end:
         return False
-    if head(path, file.head_end) != (file.head_end, file.head_crc):
+    first = first_bytes(path, file.head_end)
+    if (len(first), zlib.crc32(first)) != (file.head_end, file.head_crc):
         return False
     if file.head_end == PRINT_BYTES and is_all_read(path, file):
         return True
@@ -100,10 +100,10 @@ def is_all_read(path: Path, file: FilePosition) -> bool:
         return int.from_bytes(bytes_.read(4), "little") == file.position % (1 << 32)
 
 
-def is_copy(path: Path, original: Path) -> bool:
+def is_copy(path: Path, original: Path | str) -> bool:
     """Whether all of a file's text is in another one, from its start on."""
-    first = head(path)
-    if not first[0] or is_gzip(original) or head(original, first[0]) != first:
+    first = first_bytes(path)
+    if not first or is_gzip(original) or first_bytes(original, len(first)) != first:
         return False
     end, crc = _tail(path, None)
-    return _tail(original, end) == (end, crc)
+    return _tail(Path(original), end) == (end, crc)

@@ -81,26 +81,31 @@ class Orphans:
         self._over = [(at, file) for at, file in self._over if now - at < _REMEMBERED_SECONDS]
         self._over.append((now, orphan.file))
 
-    def adopted(self, f: Sighting) -> FilePosition | None:
-        """The position at which a file goes on that has the bytes of one that is gone."""
+    @property
+    def may_adopt(self) -> bool:
+        """Whether there is anybody whom a new file may go on for."""
+        return bool(self._waiting or self._over)
+
+    def adopted(self, f: Sighting) -> tuple[FilePosition, FilePosition] | None:
+        """The position of one that is gone whose bytes a file has, and where that goes on."""
         for orphan in self:
             if _is_near(f, orphan.file) and text_holds(f.path, orphan.file):
                 del self._waiting[orphan.file.key]
-                return _inherited(f, orphan.file)
+                return orphan.file, _inherited(f, orphan.file)
         for at, file in self._over if is_gzip(f.path) else ():
             if not is_gzip(file.path) and _is_near(f, file) and text_holds(f.path, file):
                 self._over.remove((at, file))
-                return _inherited(f, file)
+                return file, _inherited(f, file)
         return None
 
-    def handed_on(self, copies: Iterable[FilePosition]) -> Iterator[FilePosition]:
-        """The positions of known copies whose original is gone, where they go on for it."""
+    def handed_on(self, copies: Iterable[FilePosition]) -> Iterator[tuple[Sighting, FilePosition]]:
+        """The known copies whose original is gone, and where they go on for it."""
         for copy in copies:
             orphan = self._waiting.get((copy.device, copy.original))
             f = None if orphan is None else sight(copy.path, copy.source, True)
             if orphan is not None and f is not None and text_holds(f.path, orphan.file):
                 del self._waiting[orphan.file.key]
-                yield replace(_inherited(f, orphan.file), source=copy.source)
+                yield f, _inherited(f, orphan.file)
 
     def found_near(self, known: Collection[Key], near: Surroundings) -> Iterator[Sighting]:
         """Files that no pattern matches, beside those that are gone: they may have their bytes."""

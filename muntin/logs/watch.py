@@ -6,20 +6,17 @@ input is what the first look found, so that logs which grow meanwhile cannot kee
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from operator import itemgetter
 from pathlib import Path
+from zlib import crc32
 
-import pyarrow as pa
 import pyarrow.parquet
 
-from muntin.errors import InputError
 from muntin.fidelity.losses import Loss
-from muntin.fidelity.score import NEVER
 from muntin.logs.chunks import WorkOrder
-from muntin.logs.copies import head, is_copy, is_one_log, log_of
+from muntin.logs.copies import first_bytes
 from muntin.logs.events import Events
 from muntin.logs.files import (
     PRINT_BYTES,
@@ -27,19 +24,16 @@ from muntin.logs.files import (
     Key,
     Surroundings,
     checksum,
-    first_print,
-    holds,
     last_line_end,
     open_same,
 )
 from muntin.logs.folders import Folders
 from muntin.logs.gunzip import is_gzip
-from muntin.logs.orphans import Orphan, Orphans
-from muntin.logs.patterns import Denied, Walk, described, path_patterns
-from muntin.logs.sightings import Look, Sighting, find_again, refusal, sight, times
+from muntin.logs.patterns import Walk, described, path_patterns
+from muntin.logs.register import Register
+from muntin.logs.sightings import Look, Sighting, find_again, sight, times
 from muntin.model import Stream
 
-_SETTLED_SECONDS = 2.0
 _FINISHED_SECONDS = 3600.0
 _GZIP_RATIO = 8
 _ALL_SECONDS = 10.0  # after which files are looked at whether or not events tell of them
@@ -82,7 +76,6 @@ class Watch:
         self._stream = stream
         self._patterns = path_patterns(stream.patterns)
         self._follow = follow
-        self._positions = {p.key: p for p in positions}
         self._sightings: dict[Key, Sighting] = {}
         self._keys: dict[str, Key] = {}  # of the files there are, by path
         self._looks: dict[Key, Look] = {}
@@ -90,38 +83,28 @@ class Watch:
         self._unsettled: set[Key] = set()  # may be read later, whether or not they change
         self._renamed: set[Key] = set()  # so that no pattern matches them
         self._touched: dict[str, float] = {}
-        self._ends: dict[Key, tuple[Sighting, int, int]] = {}  # seen when a file was identified
-        self._strangers: dict[Key, tuple[Sighting, float]] = {}  # not settled, and since when
-        self._orphans = Orphans()
-        self._lost: list[Loss] = []
-        self._unreadable: dict[Key, Loss] = {}  # files that are there
-        self._denied: dict[str, Loss] = {}  # what cannot even be looked at, by path
-        self._told: dict[str, str] = {}
-        self._notes: list[str] = []
+        self._register = Register(stream, follow, positions, self._looks)
         self._folders = Folders(self._patterns, events) if follow and events is not None else None
         self._looked_at: float | None = None  # when all files were looked at
         self._last_look: float | None = None  # when any were
         self._blind = True  # whether a long time has passed before this look
         self.quiet = False  # whether the last look has seen no change at all
-        if follow and not self._positions and not self.matches():
-            self._notes.append(f"{self.nothing_matches} yet; waiting for one")
+        if follow and not self._register.positions and not self.matches():
+            self._register.note(f"{self.nothing_matches} yet; waiting for one")
 
     @property
     def positions(self) -> tuple[FilePosition, ...]:
-        return (*self._positions.values(), *(orphan.file for orphan in self._orphans))
+        return self._register.saved
 
     @property
     def behind(self) -> frozenset[str]:
         """Sources of which something was not read whose place is not known yet."""
-        return frozenset(orphan.file.source for orphan in self._orphans if orphan.may_lose)
+        return self._register.behind
 
     @property
-    def unreadable(self) -> dict[str, list[Loss]]:
+    def unreadable(self) -> Mapping[str, Sequence[Loss]]:
         """By source, what is there and cannot be read now."""
-        found: dict[str, list[Loss]] = {}
-        for loss in (*self._unreadable.values(), *self._denied.values()):
-            found.setdefault(loss.source, []).append(loss)
-        return found
+        return self._register.unreadable
 
     @property
     def touched(self) -> Mapping[str, float]:
@@ -130,13 +113,11 @@ class Watch:
 
     def notes(self) -> tuple[str, ...]:
         """What happened to files since this was last asked."""
-        notes, self._notes = self._notes, []
-        return tuple(notes)
+        return self._register.notes()
 
     def lost(self) -> tuple[Loss, ...]:
         """What was found to be lost since this was last asked."""
-        lost, self._lost = self._lost, []
-        return tuple(lost)
+        return self._register.lost()
 
     @property
     def nothing_matches(self) -> str:
@@ -160,7 +141,7 @@ class Watch:
             self._look_at_all(now, names)
         else:
             self._look_at(names, now)
-            if self._orphans:  # wherever their bytes are now
+            if self._register.has_orphans:  # wherever their bytes are now
                 self._look_at_all(now, None)
 
     def _look_at_all(self, now: float, names: Collection[str] | None) -> None:
@@ -179,18 +160,23 @@ class Watch:
                 self._folders.close()
                 self._folders = None
                 text = f"{trouble}; all files are looked at every time instead"
-                self._notes.append(f"stream '{self._stream.name}': {text}")
+                self._register.note(f"stream '{self._stream.name}': {text}")
         self._looked_at, self._sightings = now, sightings
         self._keys = {str(f.path): key for key, f in sightings.items()}
         changed = {key: f for key, f in sightings.items() if not self._is_as_before(f)}
-        gone = (self._positions.keys() | self._looks.keys()) - sightings.keys()
+        gone = (self._register.known | self._looks.keys()) - sightings.keys()
         self._take(changed, changed.keys() | gone, now, walks)
         self._touched = times(self._looks.values())
 
     def _is_as_before(self, f: Sighting) -> bool:
         """Whether there is nothing more to know of a file than there was."""
         look = self._looks.get(f.key)
-        return look is not None and look.settled and look.still(f) and f.key in self._positions
+        return (
+            look is not None
+            and look.settled
+            and look.still(f)
+            and f.key in self._register.positions
+        )
 
     def _grown(self, sightings: Mapping[Key, Sighting]) -> set[str]:
         """The files that are not as they were when they were last looked at."""
@@ -218,10 +204,10 @@ class Watch:
         for key in keys - sightings.keys():
             old = self._sightings.get(key)  # none, if it was gone at the last look
             f = None
-            if old is not None and (old.matched or key in self._positions):
+            if old is not None and (old.matched or key in self._register.positions):
                 f = sight(old.path, old.source, old.matched)
-            if (f is None or f.key != key) and key in self._positions:
-                f = find_again(self._positions[key], near)
+            if (f is None or f.key != key) and key in self._register.positions:
+                f = find_again(self._register.positions[key], near)
             if f is not None and f.key == key:
                 sightings[key] = f
         gone = keys - sightings.keys()
@@ -262,23 +248,24 @@ class Watch:
 
         After a look at all files the walks that were made say what else there is.
         """
-        self._ends.clear()
-        for key in {*keys, *found}:
-            self._unreadable.pop(key, None)
-        if walks is not None:
-            self._denied = dict(self._refused(walks))
-            self._strangers = {k: v for k, v in self._strangers.items() if k in self._sightings}
+        register = self._register
         sightings = dict(found)
-        self._identify(sightings, keys, now)
         if walks is not None:
-            self._place_orphans(sightings, now)
+            register.refuse(walks, self._keys)
+        handed_on = register.identify(found, keys, now, self._blind)
+        if walks is not None:
+            beside = register.place_orphans(self._sightings, now)
+            self._sightings |= beside
+            self._keys |= {str(f.path): key for key, f in beside.items()}
+            handed_on |= beside
+        sightings |= {key: f for key, f in handed_on.items() if key not in sightings}
         keys = {*keys, *sightings}
         looks: dict[Key, Look] = {}
         for f in sightings.values():
-            with self._telling(f):
-                if f.key in self._positions:
+            with register.telling(f):
+                if f.key in register.positions:
                     looks[f.key] = self._look_into(f, now)
-                    self._told.pop(str(f.path), None)
+                    register.read_well(f)
         for key in keys:
             look = looks.get(key)
             if look is None:
@@ -287,7 +274,7 @@ class Watch:
                 self._looks[key] = look
             for some in (self._unread, self._unsettled, self._renamed):
                 some.discard(key)
-            file = self._positions.get(key)
+            file = self._register.positions.get(key)
             if look is not None and file is not None and not file.original:
                 self._unread |= {key} if look.end > file.position else set()
             if key in sightings and (look is None or not look.settled):
@@ -299,7 +286,7 @@ class Watch:
         """What the last look found and nobody was handed yet, by source, oldest first."""
         left = []
         for key in self._unread:
-            file, look = self._positions[key], self._looks[key]
+            file, look = self._register.positions[key], self._looks[key]
             whole = is_gzip(file.path)
             order = (file.source, look.sighting.modified, file.path)
             left.append((order, Unread(file, look.end, look.unit_bytes, whole)))
@@ -313,7 +300,7 @@ class Watch:
         file, look = unread.file, self._looks[unread.file.key]
         size = look.sighting.size
         print_end = size if self._parquet else max(end, min(size, PRINT_BYTES))
-        with self._telling(look.sighting, look.end):
+        with self._register.telling(look.sighting):
             crc = look.crc
             if crc is None or print_end != look.end:
                 with open_same(look.sighting.path, file.fingerprint) as bytes_:
@@ -329,9 +316,9 @@ class Watch:
                 since=since,
             )
             if file.head_end < min(size, PRINT_BYTES) and not is_gzip(file.path):
-                first = head(look.sighting.path, min(size, PRINT_BYTES))
-                read = replace(read, head_end=first[0], head_crc=first[1])
-            self._positions[file.key] = read
+                first = first_bytes(look.sighting.path, min(size, PRINT_BYTES))
+                read = replace(read, head_end=len(first), head_crc=crc32(first))
+            self._register.positions[file.key] = read
             if end >= look.end:
                 self._unread.discard(file.key)
             # Workers have other current folders.
@@ -364,7 +351,7 @@ class Watch:
                 if f is not None:
                     sightings.setdefault(f.key, f)
         near = Surroundings()
-        for file in self._positions.values():
+        for file in self._register.positions.values():
             f = find_again(file, near) if file.key not in sightings else None
             if f is not None:
                 sightings[f.key] = f
@@ -375,205 +362,23 @@ class Watch:
         finished = set()
         for key in self._renamed & self._looks.keys():
             look = self._looks[key]
-            is_read = look.settled and look.end <= self._positions[key].position
+            is_read = look.settled and look.end <= self._register.positions[key].position
             if is_read and now - look.since >= _FINISHED_SECONDS:
-                del self._positions[key]
+                del self._register.positions[key]
                 finished.add(key)
         return finished
-
-    def _refused(self, walks: Sequence[Walk]) -> Iterator[tuple[str, Loss]]:
-        """What walks could not look at: folders of which nothing is known, and files."""
-        for denied in dict.fromkeys(d for walk in walks for d in walk.denied):
-            inside = f"{denied.path.rstrip('/')}/"
-            if not any(file.path.startswith(inside) for file in self._positions.values()):
-                yield denied.path, self._tell_denied(denied)
-        for walk in walks:
-            for path, source in walk.files:
-                reason = refusal(path) if path not in self._keys else None
-                if reason is not None:
-                    yield path, self._tell_denied(Denied(path, source, reason))
-
-    def _tell_denied(self, denied: Denied) -> Loss:
-        self._tell(denied.path, InputError(f"{denied.path} cannot be read: {denied.reason}"))
-        why = f"cannot be read: {denied.reason}"
-        return Loss(denied.source, denied.path, why, log_of(denied.path))
-
-    def _identify(self, sightings: dict[Key, Sighting], keys: Collection[Key], now: float) -> None:
-        """Gives every file its position: its own, one it inherits, or the start.
-
-        Of the files with these keys, those that were not found are gone.
-        """
-        newest: dict[tuple[str, str], int] = {}
-        for file in self._positions.values():
-            log = file.source, log_of(file.path)
-            newest[log] = max(file.modified, newest.get(log, 0))
-        strange = {}
-        for key, f in sightings.items():
-            with self._telling(f):
-                if not self._is_known(f):
-                    strange[key] = f
-                elif self._positions[key].path != str(f.path):
-                    self._positions[key] = replace(self._positions[key], path=str(f.path))
-        for file in [self._positions[key] for key in keys if key in self._positions]:
-            if file.key not in sightings or file.key in strange:
-                live = file.modified >= newest[file.source, log_of(file.path)]
-                self._orphan(file, live, file.key in strange)
-        copies = [file for file in self._positions.values() if file.original]
-        for file in self._orphans.handed_on(copies):
-            self._positions[file.key] = file
-            there = self._sightings.get(file.key)
-            if there is not None:
-                sightings.setdefault(file.key, there)
-        for f in strange.values():
-            with self._telling(f):
-                if f.matched and self._has_settled(f, now):
-                    position = self._orphans.adopted(f)
-                    self._positions |= {} if position is None else {f.key: position}
-        self._begin(strange.values(), now)
-
-    def _orphan(self, file: FilePosition, live: bool, cut: bool) -> None:
-        """Takes that a file is gone, or has other bytes: unless it just cannot be looked at."""
-        reason = None if cut else refusal(file.path)
-        if reason is not None:
-            self._tell(file.path, InputError(f"{file.path} cannot be read: {reason}"))
-            self._unreadable[file.key] = self._unread_of(file, f"cannot be read: {reason}")
-            return
-        del self._positions[file.key]
-        grows = not self._parquet and not is_gzip(file.path)
-        if file.print_end and not file.original:
-            left = self._left(file)
-            self._orphans.add(Orphan(file, left, self._blind and live and grows, cut))
-
-    def _left(self, file: FilePosition) -> int:
-        """How many bytes of a file were seen and not read."""
-        look = self._looks.get(file.key)
-        if self._parquet:
-            return 0 if look is None else (look.end - file.position) * look.unit_bytes
-        seen = file.seen if look is None else look.sighting.size
-        return max(0, seen - file.position)
-
-    def _unread_of(self, file: FilePosition, why: str, size: int | None = None) -> Loss:
-        """What is not read of a file that is known, if it cannot be read."""
-        look = self._looks.get(file.key)
-        modified = file.modified if look is None else look.sighting.modified
-        lower = file.since if file.position or file.skip else NEVER
-        log = log_of(file.path)
-        return Loss(file.source, file.path, why, log, size, lower, modified // 1000 + 1)
-
-    def _has_settled(self, f: Sighting, now: float) -> bool:
-        """Whether a file that is new here is complete, as far as it has to be."""
-        seen, since = self._strangers.get(f.key, (f, now))
-        self._strangers[f.key] = f, since if seen == f else now
-        return self._settled(*self._strangers[f.key], now)
-
-    def _copied(self, f: Sighting) -> FilePosition | None:
-        """The position of a file that is a copy of one that is there: it is read only once."""
-        heads = {(p.head_end, p.head_crc) for p in self._positions.values() if p.head_end}
-        sizes = {end for end, _ in heads}
-        mine = {head(f.path, size) for size in sizes} & heads
-        for other in self._positions.values() if mine else ():
-            if other.original or other.key == f.key or (other.head_end, other.head_crc) not in mine:
-                continue
-            if not self._may_copy(f, other):
-                continue
-            if is_one_log(f.path, other.path) and is_copy(f.path, Path(other.path)):
-                if not self._follow:
-                    self._notes.append(f"{f.path} is a copy of {other.path}, and is read once")
-                start = _start(f)
-                with f.open() as file:
-                    crc = checksum(file, f.size)
-                return replace(
-                    start,
-                    source=other.source,
-                    print_end=f.size,
-                    print_crc=crc,
-                    original=other.inode,
-                )
-        return None
-
-    def _may_copy(self, f: Sighting, other: FilePosition) -> bool:
-        """Whether two files may be of one source: by its name, or else by their folder."""
-        named = any("{source}" in text for text in self._stream.patterns)
-        return f.source == other.source or (
-            not named and f.path.parent == Path(other.path).parent
-        )
-
-    def _still_copied(self, f: Sighting) -> None:
-        """Takes that a copy has changed: it has more of its original, or goes its own way."""
-        known = self._positions[f.key]
-        original = self._positions.get((known.device, known.original))
-        if original is not None and is_copy(f.path, Path(original.path)):
-            with f.open() as file:
-                crc = checksum(file, f.size)
-            self._positions[f.key] = replace(known, print_end=f.size, print_crc=crc)
-        elif (known.device, known.original) not in self._orphans:
-            with f.open() as file:
-                end = f.size if is_gzip(f.path) else last_line_end(file, 0, known.print_end)
-            self._positions[f.key] = replace(known, source=f.source, position=end, original=0)
-
-    def _place_orphans(self, sightings: dict[Key, Sighting], now: float) -> None:
-        """Looks for the bytes of files that are gone beside them; what nobody has is lost."""
-        near, strangers = Surroundings(), self._strangers.values()
-        unsettled = [f for f, since in strangers if not self._settled(f, since, now)]
-        for f in self._orphans.found_near(self._positions.keys() | self._sightings.keys(), near):
-            with self._telling(f):
-                if not self._settled(f, now, now):
-                    unsettled.append(f)
-                elif (position := self._orphans.adopted(f)) is not None:
-                    self._positions[f.key] = position
-                    self._sightings[f.key] = sightings[f.key] = f
-                    self._keys[str(f.path)] = f.key
-        for orphan in self._orphans:
-            if not any(is_one_log(f.path, orphan.file.path) for f in unsettled):
-                self._orphans.give_up(orphan, now)
-                self._tell_lost(orphan, sightings, now)
-        self._begin(sightings.values(), now)
-
-    def _begin(self, found: Iterable[Sighting], now: float) -> None:
-        """Begins files that nobody knows, unless the place of what they had before is not known."""
-        new = (f for f in found if f.matched and f.key not in self._positions)
-        for f in sorted(new, key=_originals_first):
-            with self._telling(f):
-                if f.key not in self._orphans and self._has_settled(f, now):
-                    self._positions[f.key] = self._copied(f) or _start(f)
-
-    def _is_known(self, f: Sighting) -> bool:
-        known = self._positions.get(f.key)
-        if known is None or (f.matched and not known.print_end):
-            return False
-        look = self._looks.get(f.key)
-        if look is not None and look.still(f):
-            return True
-        with f.open() as file:
-            same = holds(file, known.fingerprint)
-            if same and known.original:
-                self._still_copied(f)
-            elif same and self._grows(f):
-                end = last_line_end(file, known.position, f.size)
-                self._ends[f.key] = f, end, checksum(file, end)
-        return same
-
-    def _grows(self, f: Sighting) -> bool:
-        """Whether a file is read line by line while somebody writes it."""
-        return self._follow and not self._parquet and not is_gzip(f.path)
 
     def _look_into(self, f: Sighting, now: float) -> Look:
         last = self._looks.get(f.key)
         if last is not None and last.settled and last.still(f):
             return last
-        _, since = self._strangers.pop(f.key, (f, now))
+        since = self._register.seen_since(f, now)
         since = last.since if last is not None and last.sighting == f else since
-        position = self._positions[f.key].position
-        if not self._settled(f, since, now):
+        position = self._register.positions[f.key].position
+        if not self._register.settled(f, since, now):
             return Look(f, since, now, False, position)
         end, unit_bytes, crc = self._end(f, position)
         return Look(f, since, now, True, end, unit_bytes, crc)
-
-    def _settled(self, f: Sighting, since: float, now: float) -> bool:
-        """Files that are read as a whole have to be complete first."""
-        if not self._follow or not (self._parquet or is_gzip(f.path)):
-            return True
-        return now - min(since, f.modified / 1e9) >= _SETTLED_SECONDS
 
     def _end(self, f: Sighting, position: int) -> tuple[int, int, int | None]:
         """Up to where a file can be read now, the text that each unit stands for, and perhaps
@@ -586,88 +391,9 @@ class Watch:
             return f.size, _GZIP_RATIO, None
         if not self._follow:
             return f.size, 1, None
-        seen, end, crc = self._ends.pop(f.key, (None, 0, 0))
-        if seen is f and self._positions[f.key].position <= end:
+        seen, end, crc = self._register.ends.pop(f.key, (None, 0, 0))
+        if seen is f and self._register.positions[f.key].position <= end:
             return end, 1, crc
         with f.open() as file:
             end = last_line_end(file, position, f.size)
             return end, 1, checksum(file, end)
-
-    @contextmanager
-    def _telling(self, f: Sighting, end: int | None = None) -> Iterator[None]:
-        """A file that cannot be read is told of once, or refused where the stream says FAIL."""
-        try:
-            yield
-        except (FileNotFoundError, InputError) as error:
-            # A file may be rotated away while it is looked at. The next look finds it, if any.
-            if not self._follow:
-                gone = InputError(f"{f.path} is gone")
-                self._tell(str(f.path), error if isinstance(error, InputError) else gone)
-                self._lost.append(self._not_read(f, str(error).removeprefix(f"{f.path} ")))
-                self._positions.pop(f.key, None)
-        except (OSError, pa.ArrowException) as error:
-            reason = getattr(error, "strerror", None) or error
-            self._tell(str(f.path), InputError(f"{f.path} cannot be read: {reason}"))
-            self._unreadable[f.key] = self._not_read(f, f"cannot be read: {reason}")
-
-    def _not_read(self, f: Sighting, why: str) -> Loss:
-        """What is not read of a file if it cannot be read."""
-        file = self._positions.get(f.key)
-        left, lower = f.size, None if file is not None else NEVER
-        if file is not None:
-            left = f.size - file.position
-            lower = file.since if file.position or file.skip else NEVER
-        size = None if self._parquet else left
-        source = f.source if file is None else file.source
-        log = log_of(f.path)
-        return Loss(source, str(f.path), why, log, size, lower, f.modified // 1000 + 1)
-
-    def _tell(self, path: str, error: InputError) -> None:
-        if self._stream.on_bad_row == "fail":
-            raise error
-        if self._told.get(path) != str(error):
-            self._told[path] = str(error)
-            self._notes.append(str(error))
-
-    def _tell_lost(self, orphan: Orphan, sightings: Mapping[Key, Sighting], now: float) -> None:
-        file = orphan.file
-        log = file.source, log_of(file.path)
-        goes_on = any((p.source, log_of(p.path)) == log for p in self._positions.values())
-        loss = orphan.lost(now, goes_on or orphan.cut)
-        self._lost += [] if loss is None else [loss]
-        unread = f"{orphan.left} bytes of it were not read"
-        there = sightings.get(file.key)
-        if there is not None and str(there.path) == file.path:
-            text = f"{file.path} was truncated or rewritten; reading it from the start"
-            text += f"; {unread}" if orphan.left else ""
-            self._notes += [text] if file.position else []
-        elif orphan.left:
-            self._notes.append(f"{file.path} is gone; {unread}")
-        elif orphan.blind:
-            text = f"{file.path} was not found again; what it got since it was last read is lost"
-            self._notes.append(text)
-        elif self._follow and file.source not in {p.source for p in self._positions.values()}:
-            self._notes.append(f"{file.path} is gone; source '{file.source}' has ended")
-
-
-def _originals_first(f: Sighting) -> tuple[bool, int, int, str]:
-    """Copies are compressed, shorter, or have longer names."""
-    return is_gzip(f.path), -f.size, len(f.path.name), str(f.path)
-
-
-def _start(f: Sighting) -> FilePosition:
-    """The position of a file of which nothing was read."""
-    with f.open() as file:
-        known = first_print(file)
-    first = head(f.path)
-    return FilePosition(
-        f.source,
-        str(f.path),
-        *f.key,
-        0,
-        known.end,
-        known.crc,
-        *first,
-        seen=f.size,
-        modified=f.modified,
-    )

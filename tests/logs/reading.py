@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Literal
 from zlib import crc32
 
+from muntin.fidelity.losses import Loss
 from muntin.logs.chunks import LINE, read_chunks
 from muntin.logs.events import Events
 from muntin.logs.tail import Batch, FilePosition, Lane, Tail
@@ -84,6 +85,8 @@ class Reader:
         self.logs, self.follow, self.batch_bytes = logs, follow, batch_bytes
         self.positions: tuple[FilePosition, ...] = ()
         self.notes: list[str] = []
+        self.lost: list[Loss] = []
+        self.found: list[str] = []
         self.restart()
 
     def restart(self) -> None:
@@ -95,10 +98,13 @@ class Reader:
         batch = self.tail.next_batch(NOW, in_order=True)
         self.positions = batch.positions
         self.notes += batch.notes
+        self.lost += batch.lost
         return batch
 
     def read(self) -> list[str]:
-        return lines_of(self.batch().lanes)
+        lines = lines_of(self.batch().lanes)
+        self.found += lines
+        return lines
 
     def read_all(self) -> list[str]:
         found = []
