@@ -75,6 +75,10 @@ def _tail(path: Path, end: int | None) -> tuple[int, int]:
     return length, zlib.crc32(last)
 
 
+def text_length(path: Path) -> int:
+    return _tail(path, None)[0]
+
+
 def text_holds(path: Path, file: FilePosition) -> bool:
     """Whether the text of a file is that of one which was read, and perhaps more."""
     if is_gzip(path) == is_gzip(file.path):
@@ -103,7 +107,7 @@ def is_all_read(path: Path, file: FilePosition) -> bool:
 def is_copy(path: Path, original: Path | str) -> bool:
     """Whether all of a file's text is in another one, from its start on."""
     first = first_bytes(path)
-    if not first or is_gzip(original) or first_bytes(original, len(first)) != first:
+    if not first or first_bytes(original, len(first)) != first:
         return False
     end, crc = _tail(path, None)
     return _tail(Path(original), end) == (end, crc)

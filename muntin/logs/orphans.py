@@ -6,7 +6,7 @@ rsync. Whoever has the bytes of such a file goes on where that was read. What no
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -81,43 +81,34 @@ class Orphans:
         self._over = [(at, file) for at, file in self._over if now - at < _REMEMBERED_SECONDS]
         self._over.append((now, orphan.file))
 
-    @property
-    def may_adopt(self) -> bool:
-        """Whether there is anybody whom a new file may go on for."""
-        return bool(self._waiting or self._over)
+    def adopt(self, orphan: Orphan, f: Sighting) -> FilePosition:
+        """The position at which a file goes on for one whose bytes it has."""
+        del self._waiting[orphan.file.key]
+        return _inherited(f, orphan.file)
 
-    def adopted(self, f: Sighting) -> tuple[FilePosition, FilePosition] | None:
-        """The position of one that is gone whose bytes a file has, and where that goes on."""
-        for orphan in self:
-            if _is_near(f, orphan.file) and text_holds(f.path, orphan.file):
-                del self._waiting[orphan.file.key]
-                return orphan.file, _inherited(f, orphan.file)
+    def adopt_late(self, f: Sighting) -> FilePosition | None:
+        """The position at which a compressed copy goes on for one that was given up."""
         for at, file in self._over if is_gzip(f.path) else ():
-            if not is_gzip(file.path) and _is_near(f, file) and text_holds(f.path, file):
+            if not is_gzip(file.path) and has_bytes_of(f, file):
                 self._over.remove((at, file))
-                return file, _inherited(f, file)
+                return _inherited(f, file)
         return None
 
-    def handed_on(self, copies: Iterable[FilePosition]) -> Iterator[tuple[Sighting, FilePosition]]:
-        """The known copies whose original is gone, and where they go on for it."""
-        for copy in copies:
-            orphan = self._waiting.get((copy.device, copy.original))
-            f = None if orphan is None else sight(copy.path, copy.source, True)
-            if orphan is not None and f is not None and text_holds(f.path, orphan.file):
-                del self._waiting[orphan.file.key]
-                yield f, _inherited(f, orphan.file)
 
-    def found_near(self, known: Collection[Key], near: Surroundings) -> Iterator[Sighting]:
-        """Files that no pattern matches, beside those that are gone: they may have their bytes."""
-        for orphan in self:
-            for path in near.around(Path(orphan.file.path)):
-                f = sight(path, orphan.file.source, False)
-                if f is not None and f.key not in known and is_one_log(path, orphan.file.path):
-                    yield f
+def found_near(
+    file: FilePosition, known: Collection[Key], near: Surroundings
+) -> Iterator[Sighting]:
+    """Files that no pattern matches, beside one that is gone: they may have its bytes."""
+    for path in near.around(Path(file.path)):
+        f = sight(path, file.source, False) if is_one_log(path, file.path) else None
+        if f is not None and f.key not in known:
+            yield f
 
 
-def _is_near(f: Sighting, file: FilePosition) -> bool:
-    return f.source == file.source or f.path.parent == Path(file.path).parent
+def has_bytes_of(f: Sighting, file: FilePosition) -> bool:
+    """Whether a file near another one has all of that which was read."""
+    is_near = f.source == file.source or f.path.parent == Path(file.path).parent
+    return is_near and text_holds(f.path, file)
 
 
 def _inherited(f: Sighting, old: FilePosition) -> FilePosition:

@@ -18,8 +18,9 @@ import pyarrow as pa
 from muntin.errors import InputError
 from muntin.fidelity.losses import Loss
 from muntin.fidelity.score import NEVER
-from muntin.logs.copies import first_bytes, is_copy, is_one_log, log_of
+from muntin.logs.copies import first_bytes, is_copy, is_one_log, log_of, text_length
 from muntin.logs.files import (
+    PRINT_BYTES,
     FilePosition,
     Key,
     Surroundings,
@@ -29,13 +30,12 @@ from muntin.logs.files import (
     last_line_end,
 )
 from muntin.logs.gunzip import is_gzip
-from muntin.logs.orphans import Orphan, Orphans
+from muntin.logs.orphans import Orphan, Orphans, found_near, has_bytes_of
 from muntin.logs.patterns import Denied, Walk
-from muntin.logs.sightings import Look, Sighting, refusal
+from muntin.logs.sightings import Look, Sighting, refusal, sight
 from muntin.model import Stream
 
 _SETTLED_SECONDS = 2.0
-_Head = tuple[int, int]  # how many first bytes of a file's text, and their checksum
 
 
 class Register:
@@ -134,15 +134,8 @@ class Register:
         for file in gone:
             live = blind and file.modified >= newest[file.source, log_of(file.path)]
             self._orphan(file, live, file.key in strange)
-        # A log that was replaced as a whole goes on under its name, also if there is a copy.
-        paths = {orphan.file.path for orphan in self._orphans}
-        new = sorted(strange.values(), key=lambda f: str(f.path) not in paths)
-        self._adopt((f for f in new if str(f.path) in paths), now)
-        handed_on: dict[Key, Sighting] = {}
-        copies = [file for file in self.positions.values() if file.original and self.has_orphans]
-        for f, position in self._orphans.handed_on(copies):
-            self.positions[f.key], handed_on[f.key] = position, f
-        self._adopt((f for f in new if f.key not in self.positions), now)
+        new = list(strange.values())
+        handed_on = self._adopt(new, now)
         self._begin(new, now)
         for f in found.values():
             if f.key in self.positions and self.positions[f.key].original:
@@ -150,22 +143,47 @@ class Register:
                     self._still_copied(f)
         return handed_on
 
-    def _adopt(self, found: Iterable[Sighting], now: float) -> None:
-        """Has files go on for those that are gone whose bytes they have."""
-        for f in found if self._orphans.may_adopt else ():
+    def _adopt(self, new: Iterable[Sighting], now: float) -> dict[Key, Sighting]:
+        """Has files go on for those that are gone: new ones, and known copies, which it returns."""
+        ready = []
+        for f in new:
             with self.telling(f):
                 if f.matched and self._has_settled(f, now):
-                    self._take_over(f)
+                    ready.append(f)
+        handed_on: dict[Key, Sighting] = {}
+        for orphan in self._orphans:
+            copies = [p for p in self.positions.values() if p.original == orphan.file.inode]
+            sighted = (sight(copy.path, copy.source, True) for copy in copies)
+            there = [f for f in sighted if f is not None]
+            new_ones = [f for f in ready if f.key not in self.positions]
+            best = self._take_over(orphan, [*new_ones, *there])
+            handed_on |= {} if best is None or best in new_ones else {best.key: best}
+        for f in ready:
+            with self.telling(f):
+                late = self._orphans.adopt_late(f) if f.key not in self.positions else None
+                self.positions |= {} if late is None else {f.key: late}
+        return handed_on
 
-    def _take_over(self, f: Sighting) -> bool:
-        """Whether a file goes on for one that is gone; copies of that are its copies then."""
-        adopted = self._orphans.adopted(f)
-        if adopted is None:
-            return False
-        old, self.positions[f.key] = adopted
-        for copy in [p for p in self.positions.values() if p.original == old.inode]:
-            self.positions[copy.key] = replace(copy, original=f.key[1])
-        return True
+    def _take_over(self, orphan: Orphan, found: Sequence[Sighting]) -> Sighting | None:
+        """Has the one of some files go on for one that is gone which has most of its text.
+
+        A log that was replaced as a whole goes on under its name, also if there is a copy.
+        """
+        holders = []
+        for f in found:
+            with self.telling(f):
+                if has_bytes_of(f, orphan.file):
+                    holders.append(f)
+        if not holders:
+            return None
+        best = holders[0]
+        if len(holders) > 1:
+            name = orphan.file.path
+            best = max(holders, key=lambda f: (text_length(f.path), str(f.path) == name))
+        self.positions[best.key] = self._orphans.adopt(orphan, best)
+        for copy in [p for p in self.positions.values() if p.original == orphan.file.inode]:
+            self.positions[copy.key] = replace(copy, original=best.key[1])
+        return best
 
     def place_orphans(self, sightings: Mapping[Key, Sighting], now: float) -> dict[Key, Sighting]:
         """Looks for the bytes of files that are gone, after a look at all that there are.
@@ -177,13 +195,14 @@ class Register:
         strangers = self._strangers.values()
         unsettled = [f for f, since in strangers if not self.settled(f, since, now)]
         found: dict[Key, Sighting] = {}
-        known = self.positions.keys() | sightings.keys()
-        for f in self._orphans.found_near(known, Surroundings()):
-            with self.telling(f):
-                if not self.settled(f, now, now):
-                    unsettled.append(f)
-                elif self._take_over(f):
-                    found[f.key] = f
+        near = Surroundings()
+        for orphan in self._orphans:
+            known = self.positions.keys() | sightings.keys()
+            beside = list(found_near(orphan.file, known, near))
+            unsettled += [f for f in beside if not self.settled(f, now, now)]
+            best = self._take_over(orphan, [f for f in beside if self.settled(f, now, now)])
+            if best is not None:
+                found[best.key] = best
         for orphan in self._orphans:
             if not any(is_one_log(f.path, orphan.file.path) for f in unsettled):
                 self._orphans.give_up(orphan, now)
@@ -278,29 +297,20 @@ class Register:
     def _begin(self, found: Iterable[Sighting], now: float) -> None:
         """Begins files that nobody knows, unless the place of what they had before is not known."""
         new = [f for f in found if f.matched and f.key not in self.positions]
-        heads: dict[_Head, list[Key]] = {}
-        for file in self.positions.values() if new else ():
-            heads.setdefault((file.head_end, file.head_crc), []).append(file.key)
+        known = _Originals(self.positions.values() if new else ())
         for f in sorted(new, key=_originals_first):
             with self.telling(f):
                 if f.key not in self._orphans and self._has_settled(f, now):
                     start = _start(f)
-                    position = self._copied(f, start, heads) or start
-                    heads.setdefault((start.head_end, start.head_crc), []).append(f.key)
+                    position = self._copied(f, start, known) or start
                     self.positions[f.key] = position
+                    known.add(position)
 
-    def _copied(
-        self, f: Sighting, start: FilePosition, heads: Mapping[_Head, Sequence[Key]]
-    ) -> FilePosition | None:
+    def _copied(self, f: Sighting, start: FilePosition, known: _Originals) -> FilePosition | None:
         """The position of a file that is a copy of one that is there: it is read only once."""
-        if not start.head_end:
-            return None
-        first = first_bytes(f.path)
-        sizes = {end for end, _ in heads if end}
-        mine = {(len(first[:end]), zlib.crc32(first[:end])) for end in sizes}
-        for key in [key for known in mine & heads.keys() for key in heads[known]]:
+        for key in known.alike(f) if start.head_end else ():
             other = self.positions[key]
-            if not other.original and self._may_copy(f, other) and is_copy(f.path, other.path):
+            if self._may_copy(f, other) and is_copy(f.path, other.path):
                 if not self._follow:
                     self.note(f"{f.path} is a copy of {other.path}, and is read once")
                 return replace(_printed(start, f), source=other.source, original=other.inode)
@@ -370,6 +380,30 @@ class Register:
             self.note(f"{file.path} {'is gone' if orphan.left else 'was not found again'}{unread}")
         elif self._follow and file.source not in {p.source for p in self.positions.values()}:
             self.note(f"{file.path} is gone; source '{file.source}' has ended")
+
+
+class _Originals:
+    """Files that others may be copies of, by first bytes, or by their log if these are few."""
+
+    def __init__(self, files: Iterable[FilePosition]) -> None:
+        self._heads: dict[tuple[int, int], list[Key]] = {}
+        self._logs: dict[str, list[Key]] = {}
+        for file in files:
+            self.add(file)
+
+    def add(self, file: FilePosition) -> None:
+        if not file.original and file.head_end:
+            self._heads.setdefault((file.head_end, file.head_crc), []).append(file.key)
+            self._logs.setdefault(log_of(file.path), []).append(file.key)
+
+    def alike(self, f: Sighting) -> list[Key]:
+        """Files that begin like another one, as far as can be told without looking into them."""
+        first = first_bytes(f.path)
+        sizes = {end for end, _ in self._heads if end <= len(first)}
+        mine = {(end, zlib.crc32(first[:end])) for end in sizes}
+        found = [key for head in mine & self._heads.keys() for key in self._heads[head]]
+        few = len(first) < PRINT_BYTES
+        return [*found, *(self._logs.get(log_of(f.path), ()) if few else ())]
 
 
 def _unread(file: FilePosition, why: str, size: int | None, modified: int) -> Loss:

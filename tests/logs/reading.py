@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gzip
+import os
 from collections.abc import Callable, Collection, Iterable
 from contextlib import suppress
 from dataclasses import dataclass
@@ -118,3 +120,12 @@ class Reader:
 def append(path: Path, text: str) -> None:
     with path.open("a") as file:
         file.write(text)
+
+
+def squeeze(path: Path, to: Path | None = None) -> Path:
+    """Compresses a file as gzip does: the copy has its time, and the file is removed."""
+    packed = to or path.with_name(f"{path.name}.gz")
+    packed.write_bytes(gzip.compress(path.read_bytes()))
+    os.utime(packed, ns=(path.stat().st_atime_ns, path.stat().st_mtime_ns))
+    path.unlink()
+    return packed

@@ -14,18 +14,9 @@ import pytest
 
 from muntin.fidelity.losses import Loss
 from muntin.logs.tail import Batch
-from tests.logs.reading import NOW, Reader, append, lines_of, stream
+from tests.logs.reading import NOW, Reader, append, lines_of, squeeze, stream
 
 LONG = "".join(f"2026-03-01 12:00:{n:02} line {n}\n" for n in range(40))  # more than a fingerprint
-
-
-def squeeze(path: Path, to: Path | None = None) -> Path:
-    """Compresses a file as gzip does: the copy has its time, and the file is removed."""
-    packed = to or path.with_name(f"{path.name}.gz")
-    packed.write_bytes(gzip.compress(path.read_bytes()))
-    os.utime(packed, ns=(path.stat().st_atime_ns, path.stat().st_mtime_ns))
-    path.unlink()
-    return packed
 
 
 def numbers(lines: list[str]) -> list[int]:
