@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 BLOCK_BYTES = 64 << 10
+CUT = "it ends too early"
 _GZIP = 31  # zlib's way to say: with gzip's header and checksum
 
 
@@ -47,7 +48,7 @@ class Gunzip(io.RawIOBase):
             text = self._decompress()
         if text or self.damage is not None or not self._inside:
             return text
-        self.damage = "it ends too early"
+        self.damage = CUT
         return self._member.flush()
 
     def _read(self) -> bool:

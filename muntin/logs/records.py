@@ -38,7 +38,7 @@ from muntin.logs.chunks import (
 )
 from muntin.logs.copies import log_of
 from muntin.logs.formats import Wanted, needed_columns, records_sql, sizes_sql
-from muntin.logs.gunzip import is_gzip
+from muntin.logs.gunzip import CUT, is_gzip
 from muntin.model import NOWHERE, POSITION, SIZE, SOURCE_COLUMN, TIME, UNTIL, Stream
 
 # Blocks of pieces are merged when they become many: a lane may be one long gzip file.
@@ -94,13 +94,21 @@ class _Lane:
     clocks: Clocks
     readings: list[Reading] = field(default_factory=list)
     told: bool = False  # of a bad row
-    last: tuple[WorkOrder, int] | None = None  # the highest time in an order that is read at once
+    span: tuple[WorkOrder, int, int] | None = None
+    """The lowest and the highest time in an order that is read at once."""
 
     begun: WorkOrder | None = None  # the last of which a record was read
 
     @property
     def source(self) -> str:
         return self.orders[0].source
+
+    def reach(self, order: WorkOrder, positions: pa.ChunkedArray) -> None:
+        """Takes the times of some records of an order that is read at once."""
+        low, high = pc.min_max(positions).as_py().values()
+        if low is not None and self.span is not None and self.span[0] is order:
+            low, high = min(low, self.span[1]), max(high, self.span[2])
+        self.span = self.span if low is None else (order, low, high)
 
     def begins(self, order: WorkOrder) -> bool:
         """Whether this is the first record of an order, and of its file."""
@@ -263,8 +271,8 @@ class _Reader:
         for number, reading in enumerate(readings):
             rows, read = table.ranges()[number], table.reads[number]
             mine = records.slice(rows.start, len(rows))
-            if is_gzip(read.order.path) and (highest := pc.max(mine[POSITION]).as_py()) is not None:
-                read.lane.last = read.order, highest
+            if is_gzip(read.order.path):
+                read.lane.reach(read.order, mine[POSITION])
             if reading.bad:
                 reading = self._noted(table, number, mine, reading, wanted, before[number])
             if TIME.column in reading.first and read.lane.begins(read.order):
@@ -369,11 +377,14 @@ class _Table:
 
 
 def _lost(read: _Read, reading: Reading) -> Loss:
-    """What could not be read of an order: in its log it follows what was read."""
+    """What could not be read of an order: in its log it follows what was read.
+
+    Where data is damaged is not known: what was read of the file before may be wrong already.
+    """
     lane, order = read.lane, read.order
     lower: int | None = NEVER if order.start == 0 else None
-    if lane.last is not None and lane.last[0] is order:
-        lower = lane.last[1]
+    if lane.span is not None and lane.span[0] is order:
+        lower = lane.span[2] if str(read.refusal).endswith(CUT) else lane.span[1]
     elif lane.clocks.slack_us is not None:
         lower = reading.reached.get(TIME.column, lower)
     return Loss(
