@@ -6,7 +6,7 @@ Only one row of many is told of, so this may take its time.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,12 +14,14 @@ from pathlib import Path
 import pyarrow as pa
 
 from muntin.errors import harmless
-from muntin.kernel.engine import literal, run
+from muntin.kernel.engine import literal, quote, run
 from muntin.logs.chunks import LINE, Chunk, WorkOrder, is_gzip
-from muntin.logs.formats import PATTERNS, Wanted, wrong_columns_sql
+from muntin.logs.formats import PATTERNS, Wanted, text_sql, wrong_columns_sql
+from muntin.logs.times import clause_for
 from muntin.model import POSITION, Format, Stream
 
 _SHOWN = 200
+_TIME = 40  # letters of a time that are shown
 
 
 @dataclass(frozen=True)
@@ -29,7 +31,6 @@ class BadRow:
     number: int
     text: str
     reason: str
-    timeless: bool = False
 
     def described(self, order: WorkOrder, chunk: Chunk, stream: Stream) -> str:
         place = _place(self.number, order, chunk, stream.format)
@@ -54,12 +55,29 @@ def first_bad_row(chunk: Chunk, records: pa.Table, stream: Stream, wanted: Wante
         return BadRow(number, text, unlike)
     wrong = run(wrong_columns_sql(stream, wanted, frozenset(fields.column_names)),
                 {"fields": fields}, "looking at a bad row")["wrong"].to_pylist()  # fmt: skip
+    hint = _time_hint(fields, stream, wrong)
     if wrong:
-        return BadRow(number, text, " and ".join(wrong))
+        return BadRow(number, text, f"{' and '.join(wrong)}{hint}")
     if stream.until is not None:
         clause = f"TIMESTAMP {stream.timestamp} TO {stream.until}"
         return BadRow(number, text, f"{clause} gives no time, or an end before the start")
-    return BadRow(number, text, f"TIMESTAMP {stream.timestamp} gives no time", True)
+    return BadRow(number, text, f"TIMESTAMP {stream.timestamp} gives no time{hint}")
+
+
+def _time_hint(fields: pa.Table, stream: Stream, wrong: Sequence[str]) -> str:
+    """What to declare where the time is a text that is not understood."""
+    column = next((c for c in stream.columns if quote(c.name) == stream.timestamp), None)
+    if column is None or column.type not in ("VARCHAR", "TIMESTAMP"):
+        return ""
+    if wrong and not any(words.startswith(f"column {quote(column.name)} ") for words in wrong):
+        return ""
+    sql = text_sql(stream, column, frozenset(fields.column_names))
+    (text,) = run(sql, {"fields": fields}, "looking at a bad row")["text"].to_pylist()
+    if not text:
+        return ": the row has none"
+    known = column.name if column.name.isidentifier() else quote(column.name)
+    declared = "" if column.type == "VARCHAR" else f"declare {known} VARCHAR and "
+    return f"; if {harmless(repr(text[:_TIME]))} is one, {declared}say {clause_for(text, known)}"
 
 
 def first_fall(

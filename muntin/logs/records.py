@@ -27,6 +27,7 @@ from muntin.logs.chunks import (
     PIECE_BYTES,
     Bundle,
     Chunk,
+    Overlong,
     Piece,
     WorkOrder,
     fits_beside,
@@ -139,7 +140,12 @@ class _Reader:
         for order in lane.orders:
             try:
                 for piece in read_pieces(order, format_, self._needed, self._piece_bytes):
-                    self._add(_Read(lane, order, piece), piece.size)
+                    if not isinstance(piece, Overlong):
+                        self._add(_Read(lane, order, piece), piece.size)
+                    elif fail:
+                        raise BadRowError(str(piece))
+                    else:
+                        self._add(_Read(lane, order, None, str(piece)), 0)
             except InputError as error:
                 if fail:
                     raise
@@ -283,7 +289,7 @@ class _Reader:
         if fail:
             raise BadRowError(note)
         lane.told = True
-        return replace(reading, notes=(note,), timeless=row is not None and row.timeless)
+        return replace(reading, notes=(note,))
 
 
 @dataclass(frozen=True)
