@@ -284,7 +284,7 @@ class Loop:
         progress.ledger.add(tally for reading in readings for tally in reading.tallies)
         self._chooser.computed(self.catalog, readings)
         jobs = self.catalog.jobs
-        return [note for f in faults for note in progress.failures.add(jobs[f.job], [f])]
+        return [note for f in faults for note in progress.failures.read(jobs[f.job], f)]
 
     def _choose(self) -> Iterator[str]:
         """Decides anew how windows are computed; tells of changes."""
