@@ -44,8 +44,8 @@ class Reading:
     late: Late = field(default_factory=dict)  # for sessions, by shape
     faults: tuple[Fault, ...] = ()
     notes: tuple[str, ...] = ()
-    columns: frozenset[str] = frozenset()
-    """Columns of which there was a value. Readings of records from before may have told of more."""
+    columns: frozenset[str] = field(default=frozenset(), compare=False)
+    """Columns of which this reading is the first in its task to have a value."""
     changed: Changed = field(default_factory=dict)
     """The panes that have got rows, of shapes whose windows may be revised."""
     backwards: int = 0  # records whose sequence number is lower than one before

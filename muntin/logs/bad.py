@@ -15,12 +15,13 @@ import pyarrow as pa
 
 from muntin.errors import harmless
 from muntin.kernel.engine import literal, quote, run
-from muntin.logs.chunks import LINE, Chunk, WorkOrder, is_gzip
+from muntin.logs.chunks import LINE, Chunk, WorkOrder, is_blank, is_gzip
 from muntin.logs.formats import PATTERNS, Wanted, text_sql, wrong_columns_sql
 from muntin.logs.times import clause_for
 from muntin.model import POSITION, Format, Stream
 
 _SHOWN = 200
+_COUNTED_BYTES = 64 << 20  # before a row, within which its line is told
 _TIME = 40  # letters of a time that are shown
 
 
@@ -67,14 +68,16 @@ def first_bad_row(chunk: Chunk, records: pa.Table, stream: Stream, wanted: Wante
 def _time_hint(fields: pa.Table, stream: Stream, wrong: Sequence[str]) -> str:
     """What to declare where the time is a text that is not understood."""
     column = next((c for c in stream.columns if quote(c.name) == stream.timestamp), None)
-    if column is None or column.type not in ("VARCHAR", "TIMESTAMP"):
+    if column is None or stream.format.kind in PATTERNS:
         return ""
     if wrong and not any(words.startswith(f"column {quote(column.name)} ") for words in wrong):
         return ""
     sql = text_sql(stream, column, frozenset(fields.column_names))
     (text,) = run(sql, {"fields": fields}, "looking at a bad row")["text"].to_pylist()
     if not text:
-        return ": the row has none"
+        return ", as the row has none"
+    if column.type not in ("VARCHAR", "TIMESTAMP"):
+        return ""
     known = column.name if column.name.isidentifier() else quote(column.name)
     declared = "" if column.type == "VARCHAR" else f"declare {known} VARCHAR and "
     return f"; if {harmless(repr(text[:_TIME]))} is one, {declared}say {clause_for(text, known)}"
@@ -130,7 +133,7 @@ def _is_object(text: str) -> bool:
 
 
 def _place(number: int, order: WorkOrder, chunk: Chunk, format_: Format) -> str:
-    """The line in the first piece of a file, the byte in a later one; unknown in gzip."""
+    """The byte at which a row begins, and its line unless too many would have to be counted."""
     if format_.kind == "parquet":
         return f", row {number + 1} of row group {chunk.start}"
     if is_gzip(order.path):
@@ -138,11 +141,13 @@ def _place(number: int, order: WorkOrder, chunk: Chunk, format_: Format) -> str:
     header = format_.kind == "csv" and format_.header and chunk.start == 0
     left, at = number + header, chunk.start
     with suppress(OSError), Path(order.path).open("rb") as file:
+        few = chunk.start <= _COUNTED_BYTES
+        before = file.read(chunk.start).count(b"\n") if few else 0
         file.seek(chunk.start)
-        for line_number, line in enumerate(file, start=1):
-            left -= bool(line.strip(b"\r\n"))
+        for lines, line in enumerate(file, start=before + 1):
+            left -= not is_blank(line, format_)
             if left < 0:
-                return f", line {line_number}" if chunk.start == 0 else f", byte {at}"
+                return f", line {lines:,}, byte {at:,}" if few else f", byte {at:,}"
             at += len(line)
     return ""
 

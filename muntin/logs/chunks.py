@@ -114,6 +114,11 @@ def is_gzip(path: Path | str) -> bool:
     return str(path).endswith(".gz")
 
 
+def is_blank(line: bytes, format_: Format) -> bool:
+    """Whether a line is no record: it has nothing but blanks, of which a delimiter is none."""
+    return not line.strip(_blanks(format_.delimiter) + b"\n" if format_.kind == "csv" else None)
+
+
 def read_chunks(
     order: WorkOrder,
     format_: Format,
@@ -397,16 +402,19 @@ def _csv_text(piece: Piece, format_: Format) -> bytes:
     if piece.start == 0:
         text = text.removeprefix(_BYTE_ORDER_MARK)
         text = text.partition(b"\n")[2] if format_.header else text
-    if text[:1].isspace() or any(b"\n" + blank in text for blank in (b" ", b"\t")):
+    if text[:1].isspace() or any(b"\n" + blank in text for blank in (b" ", b"\t", b"\r")):
         text = _blank(format_.delimiter).sub(b"", text)
     return text if text.endswith(b"\n") or not text else text + b"\n"
+
+
+def _blanks(delimiter: str) -> bytes:
+    return b" \t\r".replace(delimiter.encode(), b"")
 
 
 @cache
 def _blank(delimiter: str) -> re.Pattern[bytes]:
     """What a line has that is nothing but blanks; a delimiter is none."""
-    blanks = b" \t\v\f".replace(delimiter.encode(), b"")
-    return re.compile(b"(?m)^[" + re.escape(blanks) + b"]+(?=\r?$)")
+    return re.compile(b"(?m)^[" + re.escape(_blanks(delimiter)) + b"]+$")
 
 
 def _blank_lines(text: bytes) -> int:

@@ -23,7 +23,7 @@ import pyarrow.parquet
 from muntin.errors import EngineError, InputError
 from muntin.kernel.engine import column_types, connection, literal, quote, run
 from muntin.logs.chunks import LINE, LONGEST_LINE, WorkOrder, read_chunks
-from muntin.logs.formats import FIXED_COLUMNS, groups_sql
+from muntin.logs.formats import FIXED_COLUMNS, PATTERNS, groups_sql
 from muntin.logs.patterns import described, path_patterns
 from muntin.logs.regexes import groups
 from muntin.logs.structures import is_most, odd_fields, without
@@ -43,10 +43,12 @@ _SHAPES = {
     "DOUBLE": r"[+-]?((0|[1-9]\d{0,14})|(0|[1-9]\d*)?(\.\d*([eE][+-]?\d+)?|[eE][+-]?\d+)"
     r"|(?i:nan|inf|infinity))",
     "BOOLEAN": r"(?i:true|false)",
-    "TIMESTAMP": r"""["'\[(]?(\d{4}[-/]\d{1,2}[-/]\d{1,2}([ Tt].*)?|\d{1,2}/[A-Za-z]{3}/\d{4}:.*)""",
+    "TIMESTAMP": r"""["'\[(]?(\d{4}[-/]\d{1,2}[-/]\d{1,2}([ Tt].*)?"""
+    r"|\d{1,2}/[A-Za-z]{3}/\d{4}:.*)",
 }
 _WIDER = 10  # times as many fields as in the middle line are not those of a usual record
 _FEW_FIELDS = 100
+_LONG = 1 << 20  # bytes of a line
 
 
 def infer_columns(stream: Stream) -> tuple[Column, ...]:
@@ -61,6 +63,25 @@ def infer_columns(stream: Stream) -> tuple[Column, ...]:
     if kind == "csv":
         return _narrowed(fields)
     return _json_columns(stream, fields) if kind == "json" else _regex_columns(stream, fields)
+
+
+def names_in_files(stream: Stream) -> list[str]:
+    """The names of fields in a sample of the files, whatever is declared; none if unknown."""
+    try:
+        kind, paths = stream.format.kind, _some(_paths_with_content(stream))
+        if kind == "parquet":
+            return [column.name for column in _parquet_columns(paths[-1])]
+        fields = _sample(stream, paths)
+    except InputError:
+        return []
+    if kind in PATTERNS or kind == "regex":
+        return [name for name in groups(stream.format.pattern or PATTERNS[kind]) if name]
+    if kind != "json":
+        return list(fields.column_names)
+    sql = f"SELECT DISTINCT unnest(TRY(json_keys({LINE}))) AS name FROM fields"
+    return [
+        str(name) for name in run(sql, {"fields": fields}, "looking at names")["name"].to_pylist()
+    ]
 
 
 def _paths_with_content(stream: Stream) -> list[Path]:
@@ -178,10 +199,9 @@ def _json_columns(stream: Stream, fields: pa.Table) -> tuple[Column, ...]:
     """
     doing = f"looking at stream '{stream.name}'"
     is_object = f"coalesce(TRY(json_type({LINE})) = 'OBJECT', false)"
-    width = f"json_array_length(json_keys({LINE}))"
     sql = (
-        f"SELECT {LINE}, TRY(json_structure({LINE})) AS structure, {width} AS width "
-        f"FROM fields WHERE {is_object}"
+        f"SELECT {LINE}, TRY(json_structure({LINE})) AS structure, strlen({LINE}) AS size, "
+        f"json_array_length(json_keys({LINE})) AS width FROM fields WHERE {is_object}"
     )
     objects = run(sql, {"fields": fields}, doing)
     if not objects.num_rows:
@@ -207,6 +227,8 @@ def _usual(objects: pa.Table) -> pa.Table:
     widths = np.asarray(objects["width"].combine_chunks())
     middle = int(np.sort(widths)[len(widths) // 2])
     usual = widths <= max(_FEW_FIELDS, _WIDER * middle)
+    short = np.asarray(objects["size"].combine_chunks()) <= _LONG
+    usual &= short if short.any() else True
     deep = np.asarray(objects["structure"].is_null().combine_chunks())
     kept = objects.filter(pa.array(usual & ~deep))
     odd = odd_fields(Counter(kept["structure"].to_pylist()))

@@ -1,6 +1,7 @@
 """The kinds of value that JSON lines have in their fields, and which of them are odd.
 
-A structure is what DuckDB's `json_structure` says of a line: its fields with their types.
+A structure is what DuckDB's `json_structure` says of a line: its fields with their types. Objects
+without fields are called JSON there.
 """
 
 from __future__ import annotations
@@ -49,7 +50,7 @@ def without(line: str, paths: Sequence[Path]) -> str:
 def _odd(lines: Sequence[tuple[Any, int, str]], path: Path) -> Iterator[tuple[str, Path]]:
     fields: dict[str, list[tuple[Any, int, str]]] = defaultdict(list)
     for value, count, text in lines:
-        for name, inner in value.items():
+        for name, inner in value.items() if isinstance(value, dict) else ():
             if inner != "NULL":
                 fields[name].append((inner, count, text))
     for name, values in fields.items():
@@ -65,7 +66,7 @@ def _odd(lines: Sequence[tuple[Any, int, str]], path: Path) -> Iterator[tuple[st
 
 
 def _kind(value: Any) -> str:
-    if isinstance(value, dict):
+    if isinstance(value, dict) or value == "JSON":
         return "object"
     if isinstance(value, list):
         return "array"
