@@ -80,6 +80,11 @@ def first_fall(
     raise AssertionError("no sequence number is lower than one before it")
 
 
+def place_of(number: int, order: WorkOrder, chunk: Chunk, format_: Format) -> str:
+    """Where a record stands, by its number among those of its chunk that could be split."""
+    return f"{order.path}{_place(_number_among_all(number, chunk), order, chunk, format_)}"
+
+
 def _number_among_all(number: int, chunk: Chunk) -> int:
     """The number of a record among all rows of its chunk, also those that could not be split."""
     for broken in sorted(chunk.broken):

@@ -118,7 +118,15 @@ class Catalog:
 
 def recipes_of(jobs: Iterable[Job]) -> tuple[Recipe, ...]:
     """One for each shape, with all kinds of windows that are made of its blocks."""
-    windows: dict[Shape, set[WindowSpec]] = {}
+    families: dict[Shape, list[Job]] = {}
     for job in jobs:
-        windows.setdefault(job.shape, set()).update(job.windows)
-    return tuple(Recipe(shape, tuple(sorted(specs))) for shape, specs in windows.items())
+        families.setdefault(job.shape, []).append(job)
+    return tuple(
+        Recipe(
+            shape,
+            tuple(sorted({spec for job in family for spec in job.windows})),
+            jobs=tuple(job.name for job in family),
+            errors=max(job.max_errors for job in family),
+        )
+        for shape, family in families.items()
+    )

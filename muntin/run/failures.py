@@ -32,7 +32,7 @@ class Failures:
             known = self.positions.setdefault(job.name, [])
             if len(known) > limit and fault.position >= known[-1]:
                 continue  # the job had stopped before
-            known += [fault.position] * (limit + 1 if fault.stops else 1)
+            known += [fault.position] * (limit + 1 if fault.stops else min(fault.errors, limit + 1))
             known.sort()
             del known[limit + 1 :]
             yield str(fault)
@@ -54,7 +54,7 @@ class Failures:
         """Whether a window is not yet behind one exception too many."""
         if job.name not in self.positions:
             return True
-        position = job.windows[which].bounds(end)[1]
+        position = job.windows[which].bounds(end)[1] if job.windows else end  # of a session
         return bisect_left(self.positions[job.name], position) <= job.max_errors
 
     def sift(self, job: Job, rows: pa.Table) -> tuple[pa.Table, list[str]]:
