@@ -406,11 +406,17 @@ class Tally(NamedTuple):  # there are very many of them
 
 @dataclass(frozen=True)
 class Counts:
-    """Records read, bad and late, in a window or a run."""
+    """Records read, bad, late, and dropped because the job failed on them, in a window."""
 
     read: int = 0
     bad: int = 0
     late: int = 0
+    failed: int = 0
 
     def __add__(self, other: Counts) -> Counts:
-        return Counts(self.read + other.read, self.bad + other.bad, self.late + other.late)
+        return Counts(
+            self.read + other.read,
+            self.bad + other.bad,
+            self.late + other.late,
+            self.failed + other.failed,
+        )
