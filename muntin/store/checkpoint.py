@@ -270,6 +270,7 @@ def _document(saved: Saved) -> Document:
         "failures": {job: tuple(positions) for job, positions in p.failures.positions.items()},
         "dropped": p.failures.dropped,
         "failed": p.failures.totals,
+        "failing": p.failures.texts,
     }
 
 
@@ -306,6 +307,7 @@ def _saved(document: Document) -> Saved:
             {job: list(at) for job, at in sections["failures"].items()},
             sections["dropped"],
             sections["failed"],
+            {job: (version, limit) for job, (version, limit) in sections["failing"].items()},
         ),
     )
     positions = tuple(FilePosition(*row) for row in sections["positions"].values())
@@ -317,7 +319,8 @@ def _saved(document: Document) -> Saved:
 
 _SECTIONS = (
     "shapes", "grids", "windows", "positions", "sources", "emitted", "left", "timings", "lags",
-    "choices", "late", "failures", "dropped", "failed", "began",
+    "choices", "late", "failures", "dropped", "failed", "failing",
+    "began",
 )  # fmt: skip
 
 

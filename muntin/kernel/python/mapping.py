@@ -308,8 +308,8 @@ def _cells(
     made, refused = apart(mapped.num_rows, block)
     for number, bad in refused:
         position = mapped.column(shape.axis.column)[number].as_py()
-        error = FailedCallError("map_batches", "a value", bad.reason)
-        faults.append(fault_of(code, error, position // shape.pane * shape.pane))
+        failure = FailedCallError("map_batches", "a value", bad.reason)
+        faults.append(fault_of(code, failure, position // shape.pane * shape.pane))
     return Mapped(pa.concat_tables(made) if made else block(range(0)), faults)
 
 
