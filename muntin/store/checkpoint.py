@@ -13,13 +13,9 @@ and files that it does not name are removed.
 
 from __future__ import annotations
 
-import fcntl
-import os
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from threading import Lock
 
 from muntin.errors import StateError
 from muntin.fidelity.scoreboard import Source
@@ -173,72 +169,6 @@ def saved_in(state: Path) -> dict[str, Saved]:
     names = sorted(path.name for path in folder.iterdir()) if folder.is_dir() else []
     streams = {name: Checkpoint(state, name).peek() for name in names}
     return {name: saved for name, saved in streams.items() if saved is not None}
-
-
-class StateHold:
-    """A state folder that this process holds. Its queries share it; other processes are refused."""
-
-    def __init__(self, state: Path, alone: bool = False) -> None:
-        """`alone` refuses a folder that this process holds already."""
-        self._key = state.resolve()
-        with _holding:
-            handle, count = _held.get(self._key, (None, 0))
-            if alone and handle is not None:
-                message = f"the state folder {state} is in use by process {os.getpid()}"
-                raise StateError(message)
-            _held[self._key] = handle if handle is not None else _lock(state), count + 1
-        self._released = False
-
-    def release(self) -> None:
-        """Lets go, once; the last one to do so frees the folder."""
-        with _holding:
-            if self._released:
-                return
-            self._released = True
-            handle, count = _held.pop(self._key)
-            if count > 1:
-                _held[self._key] = handle, count - 1
-            else:
-                os.close(handle)
-
-
-_holding = Lock()
-_held: dict[Path, tuple[int, int]] = {}  # the locks of this process, and how many hold each
-
-
-@contextmanager
-def locked(state: Path) -> Iterator[None]:
-    """Holds a state folder for one run alone."""
-    hold = StateHold(state, alone=True)
-    try:
-        yield
-    finally:
-        hold.release()
-
-
-def require_free(state: Path) -> None:
-    """Refuses a state folder that is in use or unusable, before anything expensive is begun."""
-    with locked(state):
-        pass
-
-
-def _lock(state: Path) -> int:
-    """The open lock of a state folder, which no other process has."""
-    try:
-        state.mkdir(parents=True, exist_ok=True)
-        handle = os.open(state / "lock", os.O_RDWR | os.O_CREAT, 0o644)
-    except OSError as error:
-        raise StateError(f"the state folder {state} cannot be used: {error.strerror}") from error
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        pid = os.pread(handle, 20, 0).decode(errors="replace").strip()
-        os.close(handle)
-        holder = f"process {pid}" if pid else "another muntin"
-        raise StateError(f"the state folder {state} is in use by {holder}") from None
-    os.truncate(handle, 0)
-    os.pwrite(handle, f"{os.getpid()}\n".encode(), 0)
-    return handle
 
 
 def _document(saved: Saved) -> Document:
