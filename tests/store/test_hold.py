@@ -70,5 +70,9 @@ def test_an_error_in_a_folder_that_is_gone_has_that_reason(tmp_path: Path) -> No
         with pytest.raises(StateError, match="something else"), hold.in_use():
             raise StateError("something else")
         with pytest.raises(StateError, match="removed or replaced"), hold.in_use():
-            shutil.rmtree(tmp_path / "state")
-            raise StateError("something else")
+            fail_without(tmp_path / "state")
+
+
+def fail_without(folder: Path) -> None:
+    shutil.rmtree(folder)
+    raise StateError("something else")
