@@ -323,7 +323,7 @@ def sync(batches: int) -> None:
 @contextmanager
 def _not_synced() -> Iterator[None]:
     real = os.fsync
-    os.fsync = lambda _: None
+    os.fsync = lambda fd: None
     try:
         yield
     finally:

@@ -201,7 +201,8 @@ class Fault:
     """An exception in a job's Python: the method, what it was given, and what it said.
 
     It counts for every window that ends after its position. One that `stops` the job does so
-    however many are allowed.
+    however many are allowed. So many `records` of a source were left out because of it; windows
+    that end at or before the position `not_before` would have left them out anyway, as late.
     """
 
     job: str
@@ -210,6 +211,9 @@ class Fault:
     reason: str
     position: int = 0
     stops: bool = False
+    records: int = 1
+    source: str = ""
+    not_before: int | None = None
 
     def __str__(self) -> str:
         return f"job '{self.job}': {self.method} failed on {self.given}: {self.reason}"
@@ -388,11 +392,17 @@ class Tally(NamedTuple):  # there are very many of them
 
 @dataclass(frozen=True)
 class Counts:
-    """Records read, bad and late, in a window or a run."""
+    """Records read, bad, late, and dropped because the job failed on them, in a window."""
 
     read: int = 0
     bad: int = 0
     late: int = 0
+    failed: int = 0
 
     def __add__(self, other: Counts) -> Counts:
-        return Counts(self.read + other.read, self.bad + other.bad, self.late + other.late)
+        return Counts(
+            self.read + other.read,
+            self.bad + other.bad,
+            self.late + other.late,
+            self.failed + other.failed,
+        )

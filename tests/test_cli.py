@@ -74,6 +74,7 @@ def test_try_as_json(sql: Path, capsys: pytest.CaptureFixture[str]) -> None:
         "records_read": 2,
         "records_bad": 0,
         "records_late": 0,
+        "records_failed": 0,
         "c2": {"area": 1.0, "time": 1.0, "space": 1.0, "reason": "complete"},
     }
     assert len(out.splitlines()) == 3
@@ -83,8 +84,8 @@ def test_try_as_csv_and_table(sql: Path, capsys: pytest.CaptureFixture[str]) -> 
     _, out, _ = muntin(capsys, "try", sql, "--job", "totals", "--format", "csv")
     assert out.splitlines() == [
         "job,window_name,window_start,window_end,n,records_read,records_bad,records_late,"
-        "c2_area,c2_time,c2_space,c2_reason",
-        "totals,5 minutes,2026-03-01T12:00:00Z,2026-03-01T12:05:00Z,3,3,0,0,1.0,1.0,1.0,complete",
+        "records_failed,c2_area,c2_time,c2_space,c2_reason",
+        "totals,5 minutes,2026-03-01T12:00:00Z,2026-03-01T12:05:00Z,3,3,0,0,0,1.0,1.0,1.0,complete",
     ]
     _, out, _ = muntin(capsys, "try", sql)
     assert "2026-03-01 12:00:00 – 12:01:00 │ /a" in out

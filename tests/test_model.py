@@ -65,4 +65,4 @@ def test_axes_have_columns_of_their_own() -> None:
 def test_a_part_without_records_counts_none() -> None:
     assert Finish("a0", 1, "sum(c1)", zero=True).column == "coalesce(p1.a0, 0)"
     assert Finish("a0", 1, "max(c1)").column == "p1.a0"
-    assert Counts(1, 2, 3) + Counts(10, 20, 30) == Counts(11, 22, 33)
+    assert Counts(1, 2, 3, 4) + Counts(10, 20, 30, 40) == Counts(11, 22, 33, 44)

@@ -169,7 +169,7 @@ def compute_together(
             given = Given(mine, source, windows, may_be_late, recipe.separate)
             outcome = kind.compute(given)
             block = outcome.block
-            faults[number] += outcome.faults
+            faults[number] += [replace(fault, source=source) for fault in outcome.faults]
             if block.num_rows:
                 made.append(block)
                 if shape.revise_us is not None:

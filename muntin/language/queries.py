@@ -22,7 +22,8 @@ from muntin.language.script import Script
 from muntin.model import UNTIL, Job, Order, Output, Shape, Stream
 
 RESERVED = ("job", "window_name", "window_start", "window_end", "records_read", "records_bad",
-            "records_late", "c2", "revision", "emitted_at", "row_number")  # fmt: skip
+            "records_late", "records_failed", "c2", "revision", "emitted_at",
+            "row_number")  # fmt: skip
 _ANSWERED = ("expressions", "from_", "where", "group", "having", "order", "limit")
 _REFUSED = {
     "distinct": "SELECT DISTINCT is not possible in a job; use GROUP BY",

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-import pyarrow as pa
-
 from muntin.fidelity.score import C2
 from muntin.fidelity.timing import Timing
 from muntin.kernel.due import Due
@@ -15,7 +13,7 @@ from muntin.model import Counts, Job
 from muntin.run.contracts import Answer
 from muntin.run.departures import Scores
 from muntin.run.due import Agenda
-from muntin.run.failures import Failures
+from muntin.run.failures import Failures, Sifted
 from muntin.run.progress import Progress
 from muntin.run.results import Emission, JobWindows, Kind, sessions
 from muntin.windows.spec import WindowSpec
@@ -38,31 +36,36 @@ def _leaving(job: Job, failures: Failures, due: Due) -> Ends:
 
 def emission_of(agenda: Agenda, answer: Answer, due: Due, scores: Scores) -> Emission:
     """What leaves of an answer: a job that has failed just now keeps its last windows."""
-    left, notes = [], []
+    left: list[JobWindows] = []
+    notes: list[str] = []
     failures = agenda.progress.failures
     for name, rows in answer.rows.items():
         job = agenda.catalog.jobs[name]
-        rows, failed = failures.sift(job, rows)
-        notes += failed
+        sifted = failures.sift(job, rows)
+        notes += sifted.notes
         kinds = _leaving(job, failures, due)
         if any(kinds) or name in due.sessions:
-            windows = _windows(agenda, job, kinds, rows, scores)
+            windows = _windows(agenda, job, kinds, sifted, scores)
             if windows.counts:  # of sessions, there may be none that end here
                 left.append(windows)
     return Emission(tuple(left), answer.blocks, tuple(notes))
 
 
-def _windows(agenda: Agenda, job: Job, ends: Ends, rows: pa.Table, scores: Scores) -> JobWindows:
+def _windows(agenda: Agenda, job: Job, ends: Ends, sifted: Sifted, scores: Scores) -> JobWindows:
     if not kind_of(job.shape).has_panes:
-        return sessions(job, rows, agenda.board(job.shape.axis.column, 1))
+        return sessions(job, sifted.rows, agenda.board(job.shape.axis.column, 1))
     kinds: list[Kind] = [(which, end) for which, kind in enumerate(ends) for end in kind]
     mine = {(which, end): scores[job.name, which, end] for which, end in kinds}
     counts, revisions = {}, {}
     for (which, end), c2 in mine.items():
         spec = job.windows[which]
-        counts[which, end] = _counts(agenda.progress, job, spec, end, c2)
+        read = _counts(agenda.progress, job, spec, end, c2)
+        failed = agenda.progress.failures.records(job, which, end, c2)
+        failed += sifted.failed.get((which, end), 0)
+        # Of a key that failed its values count, of which a record may have given several.
+        counts[which, end] = replace(read, failed=min(failed, read.read))
         revisions[which, end] = agenda.departures.revision(job, spec, end)
-    return JobWindows(job, rows, counts, mine, revisions)
+    return JobWindows(job, sifted.rows, counts, mine, revisions)
 
 
 def _counts(progress: Progress, job: Job, spec: WindowSpec, end: int, c2: C2) -> Counts:

@@ -89,7 +89,8 @@ class Request:
 
     About `most` bytes are wanted where a batch has to be short. Records after the `latest` time
     are bad. `slack_us` is None where nothing can be late. Deliveries of sources that are not known
-    are numbered from after `released` on.
+    are numbered from after `released` on. A `thorough` look does not rely on what others tell of
+    changes: a source is about to be taken for dead.
     """
 
     now: float
@@ -99,6 +100,7 @@ class Request:
     slack_us: int | None
     latest: int | None
     released: int = 0
+    thorough: bool = False
 
 
 @dataclass(frozen=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
+from itertools import chain
 
 from muntin.fidelity.scoreboard import Source
 from muntin.fidelity.timing import Timing
@@ -61,9 +62,10 @@ class Progress:
         for known in (self.emitted, self.began, self.left):
             for kind in [kind for kind in known if kind[0] not in jobs]:
                 del known[kind]
-        for job in {*self.late, *self.timings} - {*jobs}:
-            self.late.pop(job, None)
-            self.timings.pop(job, None)
+        of_jobs = (self.late, self.timings, self.failures.dropped, self.failures.totals)
+        for job in {*chain.from_iterable(of_jobs)} - {*jobs}:
+            for by_job in of_jobs:
+                by_job.pop(job, None)
 
     def let_go(self, needed: Mapping[str, int], now: float) -> None:
         """Drops sources that are gone for good: long ago, and no window to come has their panes.

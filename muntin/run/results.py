@@ -149,20 +149,20 @@ class JobWindows:
             "window_end": pa.array(ends).cast(self._axis_type),
         }
         columns |= {o.name: self.rows.column(o.name) for o in self.job.outputs}
-        counted = np.zeros((len(ends), 4), np.int64)
+        counted = np.zeros((len(ends), 5), np.int64)
         told = np.zeros(len(ends), np.int64)  # which of the scores
         scores: dict[C2, int] = {}  # equal ones are made once
         first, ends = self._kinds()
         for start, stop in _runs(first, ends):
             kind = int(first[start]), int(ends[start])
             counts, c2 = self.counts[kind], self.scores[kind]
-            revision = self.revisions.get(kind, 0)
-            counted[start:stop] = counts.read, counts.bad, counts.late, revision
+            counted[start:stop, :4] = counts.read, counts.bad, counts.late, counts.failed
+            counted[start:stop, 4] = self.revisions.get(kind, 0)
             told[start:stop] = scores.setdefault(c2, len(scores))
-        for number, name in enumerate(("read", "bad", "late")):
+        for number, name in enumerate(("read", "bad", "late", "failed")):
             columns[f"records_{name}"] = pa.array(counted[:, number])
         columns["c2"] = _stored(list(scores)).take(pa.array(told))
-        columns["revision"] = pa.array(counted[:, 3])
+        columns["revision"] = pa.array(counted[:, 4])
         columns["emitted_at"] = pa.repeat(pa.scalar(int(self.at * 1e6), _TIMES), len(ends))
         return pa.table(columns)
 

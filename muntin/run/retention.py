@@ -42,6 +42,8 @@ class Retention:
                 pane, grid = self.oldest_pane(shape, left), catalog.grids[id_]
                 oldest[grid] = min(pane, oldest.get(grid, pane))
                 first = max(NEVER, pane * shape.pane)
+                for job in catalog.by_shape[id_]:
+                    self._progress.failures.forget(job.name, first)
             needed[axis] = min(first, needed.get(axis, first))
         for grid, pane in oldest.items():
             self._progress.ledger.forget(grid, pane)

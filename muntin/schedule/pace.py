@@ -8,6 +8,8 @@ _OLD = 0.8  # the weight of what is known, against one new measurement
 _SMALL = 1 << 20  # bytes; below this a batch tells what a batch costs, however little it reads
 _LEAST = 1 << 20  # takes hardly longer than one byte
 _SAFE = 0.5  # how much of the time that is left may be planned with
+_REST = 3  # times as long as the last batch took
+_MOST_REST = 2.0  # seconds
 
 
 @dataclass
@@ -52,6 +54,15 @@ class Pace:
         """How many bytes can be read before windows have to set off, so many seconds from now."""
         room = _SAFE * seconds - self.batch.mean
         return max(_LEAST, int(room / self.byte_seconds))
+
+
+def rest_after(seconds: float, least: float) -> float:
+    """How long to wait after a batch that took so long, where no deadline is nearer.
+
+    The next batch then reads more at once. What a batch and a file cost beside their records is
+    paid less often, and reading takes a quarter of the time at most, whatever is written.
+    """
+    return max(least, min(_REST * seconds, _MOST_REST))
 
 
 def _mixed(known: float, new: float) -> float:

@@ -43,6 +43,7 @@ def _jobs(saved: Saved) -> Iterator[Row]:
             "misses": timing.misses if timing.within_us is not None else None,
             "c2_area": timing.mean_area if timing.windows else None,
             "late": saved.progress.late.get(job, Lateness()).records,
+            "failed": saved.progress.failures.totals.get(job, 0),
         }
 
 
@@ -69,15 +70,24 @@ def _seconds(us: int | None) -> float | None:
 def draw(jobs: Sequence[Row], sources: Sequence[Row], console: Console) -> None:
     """The same for people."""
     table = Table(header_style="bold")
-    for name in ("job", "windows", "lag p50", "lag p99", "within", "misses", "mean C²", "late"):
+    for name in (
+        "job",
+        "windows",
+        "lag p50",
+        "lag p99",
+        "within",
+        "misses",
+        "mean C²",
+        "late",
+        "failed",
+    ):
         table.add_column(name, justify="left" if name == "job" else "right")
     for row in jobs:
         lags = (_lag(row[name]) for name in ("lag_p50", "lag_p99", "within"))
         misses = "" if row["misses"] is None else f"{row['misses']:,}"
         area = "" if row["c2_area"] is None else percent(row["c2_area"])
-        table.add_row(
-            Text(row["job"]), f"{row['windows']:,}", *lags, misses, area, f"{row['late']:,}"
-        )
+        lost = (f"{row[name]:,}" for name in ("late", "failed"))
+        table.add_row(Text(row["job"]), f"{row['windows']:,}", *lags, misses, area, *lost)
     console.print(table)
     table = Table(header_style="bold")
     for name in ("stream", "source", "counts from", "read up to", "last heard", "files"):

@@ -14,7 +14,7 @@ from rich.text import Text
 
 from muntin.show.values import cell_text, is_number, score_text, window_text
 
-_COUNTS = ("records_read", "records_bad", "records_late")
+_COUNTS = ("records_read", "records_bad", "records_late", "records_failed")
 _BORDER = 3  # places beside every column
 _HEADER = 6  # places of a header that stay on one line
 _TEXT = 12

@@ -23,7 +23,7 @@ from muntin.run.catalog import Catalog
 from muntin.run.files import LogFiles
 from muntin.run.loop import POLL_SECONDS, Clock, Loop, Rules, Turn
 from muntin.run.progress import Progress
-from muntin.schedule.pace import Pace
+from muntin.schedule.pace import Pace, rest_after
 from muntin.spark.collection import SparkCollection
 from muntin.store.hold import StateHold, locked
 from muntin.store.journal import Journal
@@ -175,6 +175,7 @@ class SparkRun:
     def _turns(self, runs: list[StreamRun], started: float, hold: StateHold) -> Iterator[Turn]:
         seconds = self._settings.seconds
         while runs and not self.stop.is_set():
+            begun = time.monotonic()
             with hold.in_use():
                 taken = [(run, run.loop.turn(_first(runs))) for run in runs]
             yield from (turn for _, turn in taken)
@@ -186,8 +187,11 @@ class SparkRun:
                 for run in runs:
                     run.loop.tidy()
                 wake_at = _first(runs)
-                until = POLL_SECONDS if wake_at is None else wake_at - self._clock()
-                self.stop.wait(max(0.0, min(POLL_SECONDS, until)))
+                rest = POLL_SECONDS
+                if any(turn.bytes for _, turn in taken):
+                    rest = rest_after(time.monotonic() - begun, POLL_SECONDS)
+                until = rest if wake_at is None else wake_at - self._clock()
+                self.stop.wait(max(0.0, min(rest, until)))
 
 
 def _first(runs: Sequence[StreamRun]) -> float | None:

@@ -220,6 +220,8 @@ def _document(saved: Saved) -> Document:
         "choices": p.choices,
         "late": {job: (late.records, late.slack_us) for job, late in p.late.items()},
         "failures": {job: tuple(positions) for job, positions in p.failures.positions.items()},
+        "dropped": p.failures.dropped,
+        "failed": p.failures.totals,
     }
 
 
@@ -252,7 +254,11 @@ def _saved(document: Document) -> Saved:
         bad=bad,
         bytes=size,
         windows=windows,
-        failures=Failures({job: list(at) for job, at in sections["failures"].items()}),
+        failures=Failures(
+            {job: list(at) for job, at in sections["failures"].items()},
+            sections["dropped"],
+            sections["failed"],
+        ),
     )
     positions = tuple(FilePosition(*row) for row in sections["positions"].values())
     grids = {id_: (axis, size) for id_, (axis, size) in sections["grids"].items()}
@@ -270,7 +276,7 @@ def _saved(document: Document) -> Saved:
 
 _SECTIONS = (
     "tables", "shapes", "grids", "windows", "positions", "sources", "emitted", "left", "timings",
-    "lags", "choices", "late", "failures", "began",
+    "lags", "choices", "late", "failures", "dropped", "failed", "began",
 )  # fmt: skip
 
 

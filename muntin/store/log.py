@@ -1,8 +1,8 @@
 """The log of a Delta table: which of its entries are on disk, and how to do without the others.
 
-Who writes entries does not sync them, so a power cut may leave entries empty, without the files they
-name, or not at all. A checkpoint says up to which entry a table was synced. What came later is not part
-of a commit that counts, or will be published again, and may be taken away.
+Who writes entries does not sync them, so a power cut may leave entries empty, without the files
+they name, or not at all. A checkpoint says up to which entry a table was synced. What came later is
+not part of a commit that counts, or will be published again, and may be taken away.
 """
 
 from __future__ import annotations

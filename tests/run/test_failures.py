@@ -18,6 +18,7 @@ from muntin.kernel.python.rounds import Round
 from muntin.language.program import sql, with_job
 from muntin.model import Code, Program
 from muntin.run.inline import windows_inline
+from muntin.show.status import status
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -405,3 +406,95 @@ def test_spans_are_refused() -> None:
         "CREATE JOB j AS PYTHON 'tests.run.test_failures:Words' FROM calls"
     )
     refused("jobs in Python count moments; declare the stream's spans BY", lambda: sql(text))
+
+
+def failed(program: Program, batch: int = 1 << 20) -> list[tuple[int, int, int]]:
+    """By window: where it starts, the records read, and those that the job dropped."""
+    return [
+        (result.start // 1_000_000, result.counts.read, result.counts.failed)
+        for windows in windows_inline(program, batch_bytes=batch)
+        for result in windows.results()
+    ]
+
+
+class AllowsBatches(Batches):
+    max_errors = 1
+
+
+class AllowsUpdates(Updates):
+    max_errors = 1
+
+
+class AllowsReducer(Reduces):
+    max_errors = 1
+
+
+class AllowsTwo(Raises):
+    max_errors = 4
+    window = "2 MINUTES EVERY 1 MINUTE"
+
+
+@pytest.mark.parametrize("batch", [8, 1 << 20])
+@pytest.mark.parametrize(
+    ("job", "expected"),
+    [
+        (Forgives, [(0, 2, 0), (60, 2, 1), (120, 1, 0)]),
+        (AllowsUpdates, [(0, 2, 0), (60, 2, 1), (120, 1, 0)]),
+        (AllowsReducer, [(0, 2, 0), (60, 2, 1), (120, 1, 0)]),
+        (AllowsTwo, [(-60, 2, 0), (0, 4, 1), (60, 3, 1), (120, 1, 0)]),
+    ],
+    ids=lambda value: value.__name__ if isinstance(value, type) else "",
+)
+def test_what_was_dropped_is_counted_in_every_window_it_is_missing_in(
+    job: type, expected: list[tuple[int, int, int]], batch: int, lines: Program
+) -> None:
+    assert failed(with_job(lines, "job", job, stream="lines"), batch) == expected
+
+
+def test_a_batch_that_fails_costs_all_its_records(lines: Program) -> None:
+    program = with_job(lines, "job", AllowsBatches, stream="lines", window="3 MINUTES")
+    assert failed(program) == []  # one pane, and nothing of it is left
+    notes, _ = told(program)
+    assert len(notes) == 1
+    shorter = with_job(
+        lines, "job", AllowsBatches, stream="lines", window="3 MINUTES PANE 1 MINUTE"
+    )
+    assert failed(shorter) == [(0, 5, 2)]
+
+
+def test_late_records_that_fail_count_as_late(tmp_path: Path) -> None:
+    # 130 comes before 62, so that the minute from 60 has left without it; the other has not.
+    (tmp_path / "web.txt").write_text("0 a\n61 a\n130 a\n62 bad\n131 bad\n")
+    stream = sql(
+        f"CREATE STREAM lines FROM '{tmp_path}/{{source}}.txt' FORMAT text "
+        "TIMESTAMP CAST(split_part(line, ' ', 1) AS BIGINT) SLACK 0 SECONDS;"
+    )
+    program = with_job(stream, "job", AllowsTwo, stream="lines")
+    windows = [w for windows in windows_inline(program) for w in windows.results()]
+    found = [(w.start // 1_000_000, w.counts.late, w.counts.failed) for w in windows]
+    assert found == [(-60, 0, 0), (0, 1, 0), (60, 0, 2), (120, 0, 1)]
+
+
+def test_what_was_dropped_survives_a_restart_and_is_in_results_and_status(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    from muntin.spark.runner import Settings, SparkRun
+
+    stream = sql(
+        f"CREATE STREAM lines FROM '{tmp_path}/{{source}}.txt' FORMAT text "
+        "TIMESTAMP CAST(split_part(line, ' ', 1) AS BIGINT) SLACK 0 SECONDS;"
+    )
+    program = with_job(stream, "job", AllowsTwo, stream="lines", window="2 MINUTES")
+    how = Settings(tmp_path / "state", follow=True)
+    for more in ("0 a\n10 bad\n70 bad\n", "80 bad\n90 a\n130 bad\n131 a\n", "300 a\n"):
+        with (tmp_path / "web.txt").open("a") as file:
+            file.write(more)
+        run = SparkRun(program, spark.sparkContext, how, clock=lambda: 1000.0)
+        for turn in run.turns():
+            if turn.bytes:
+                run.stop.set()
+    rows = mt.results("job", how.state, window="all").to_pylist()
+    found = {(r["window_start"].timestamp(), r["records_read"], r["records_failed"]) for r in rows}
+    assert found == {(0, 5, 3), (120, 2, 1)}
+    (job,), _ = status(how.state)
+    assert job["failed"] == 4

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from muntin.schedule.pace import Measure, Pace
+from muntin.schedule.pace import Measure, Pace, rest_after
 
 MB = 1 << 20
 
@@ -45,3 +45,9 @@ def test_the_shortest_time_to_a_commit_is_remembered() -> None:
         pace.left(0.1, whole)
     assert pace.shortest == 0.4
     assert pace.leaving.mean < 0.2
+
+
+def test_batches_take_a_quarter_of_the_time_and_are_never_far_apart() -> None:
+    assert rest_after(0.01, 0.1) == 0.1
+    assert rest_after(0.2, 0.1) == pytest.approx(0.6)
+    assert rest_after(60.0, 0.1) == 2.0

@@ -25,7 +25,7 @@ def rows(*values: dict[str, Any], minute: int = 0) -> pa.Table:
         "window_start": START + timedelta(minutes=minute),
         "window_end": START + timedelta(minutes=minute + 1),
     }
-    counts = {"records_read": 9, "records_bad": 0, "records_late": 0}
+    counts = {"records_read": 9, "records_bad": 0, "records_late": 0, "records_failed": 0}
     table = pa.Table.from_pylist([window | value | counts for value in values])
     c2 = {"area": 1.0, "time": 1.0, "space": 1.0, "reason": "complete", "sources": 2, "panes": []}
     c2["missing"] = []

@@ -112,6 +112,30 @@ def test_every_block_is_saved_once_and_comes_back(spark: SparkSession, tmp_path:
     again.clear()
 
 
+def test_blocks_come_back_with_any_number_of_key_groups(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    run = Collected(spark, tmp_path, SUMS)
+    keys = [f"k{number}" for number in range(20)]
+    for n in (1, 10):
+        run.read("web-1", *((1, key, n) for key in keys))
+    run.collection.compact(run.catalog)
+    before = SparkCollection(spark.sparkContext)
+    before.groups = 5
+    before.restore(run.catalog, {run.jobs["j"].shape.id: run.saved()})
+    before.compact(run.catalog)
+    blocks = before.answer(run.catalog, Due(), {}).blocks
+    assert len(blocks[run.jobs["j"].shape.id]) > 1
+    for groups in (1, 3, 8):
+        again = SparkCollection(spark.sparkContext)
+        again.groups = groups
+        again.restore(run.catalog, blocks)
+        rows = again.answer(run.catalog, Due({"j": [[1]]}), None).rows["j"].to_pylist()
+        assert sorted((row["k"], row["n"]) for row in rows) == sorted((key, 11) for key in keys)
+        again.clear()
+    before.clear()
+
+
 def test_jobs_that_are_gone_leave_nothing_behind(spark: SparkSession, tmp_path: Path) -> None:
     run = Collected(spark, tmp_path, SUMS)
     run.read("web-1", (1, "a", 1))

@@ -1,8 +1,8 @@
 """What a disk has after the power was cut, at any moment of a program that was traced.
 
 A trace of `strace` is replayed on a model of files and folders which knows what was synced. Nothing
-else is sure to be there: names may be missing or there, and what was written may be missing, there or
-zeros.
+else is sure to be there: names may be missing or there, and what was written may be missing,
+there or zeros.
 """
 
 from __future__ import annotations

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
@@ -43,6 +44,8 @@ def advanced(saved: Saved, second: int) -> Saved:
     progress.late["job"] = Lateness(second, 5)
     progress.choices["shape"] = Choice(second % 2 == 0, "measured")
     progress.failures.positions["job"] = [second]
+    progress.failures.dropped["job"] = {(second, "a", None): 1, (second, "b", 7): 2}
+    progress.failures.totals["job"] = second
     progress.records += 3
     moved = [
         replace(file, position=second) if file.source == name else file for file in saved.positions
@@ -122,6 +125,37 @@ def test_after_a_failure_everything_is_saved_anew(
     found = Checkpoint(tmp_path, "logs").load({"shape"})
     assert found is not None
     assert sorted(tally.pane for tally in found.progress.ledger) == [1, 2, 3]
+
+
+def test_what_a_batch_that_failed_has_written_is_no_part_of_the_next(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    checkpoint = Checkpoint(tmp_path, "logs")
+    checkpoint.save(advanced(first(), 1), whole=False)
+    write = tape.add
+    with monkeypatch.context() as patch:
+
+        def full(path: Path, records: Sequence[bytes]) -> int:
+            if path.name.startswith("state"):
+                raise StateError("no space left")
+            return write(path, records)
+
+        patch.setattr(tape, "add", full)
+        again = Checkpoint(tmp_path, "logs")
+        saved = again.load({"shape"})
+        assert saved is not None
+        with pytest.raises(StateError):
+            checkpoint.save(advanced(saved, 2), whole=False)
+    # The program ends here; the next one reads something else in its second batch.
+    again = Checkpoint(tmp_path, "logs")
+    saved = again.load({"shape"})
+    assert saved is not None
+    assert [tally.pane for tally in saved.progress.ledger] == [1]
+    again.save(replace(advanced(saved, 3), batch=2), whole=True)
+    found = Checkpoint(tmp_path, "logs").load({"shape"})
+    assert found is not None
+    assert sorted(tally.pane for tally in found.progress.ledger) == [1, 3]
+    assert found.blocks == {"shape": [block("shape", 3)]}
 
 
 def test_a_glance_reads_neither_blocks_nor_ledger(tmp_path: Path) -> None:

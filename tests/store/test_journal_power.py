@@ -54,7 +54,8 @@ def check(state: Path, committed: int) -> None:
 def test_a_power_cut_at_any_moment(tmp_path: Path) -> None:
     traced, trace = tmp_path / "traced", tmp_path / "trace"
     traced.mkdir()
-    code = f"from tests.store.test_journal_power import *; program(Path({str(traced)!r}), 0, {BATCHES})"
+    code = "from tests.store.test_journal_power import *; "
+    code += f"program(Path({str(traced)!r}), 0, {BATCHES})"
     command = [*power.command(trace), sys.executable, "-c", code]
     subprocess.run(command, check=True, cwd=_ROOT, env=os.environ | {"PYTHONPATH": str(_ROOT)})
     disk, committed, seen, moment = power.Disk(traced), 0, set(), 0

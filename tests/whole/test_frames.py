@@ -29,7 +29,7 @@ SCHEMA = "t bigint, k string, s string, n bigint, x double, server string"
 SOURCES = ("web-1", "web-2", "db")
 LAST = 10_000_000  # seconds: far behind all records, where every source ends
 TOLD = {"job", "window_name", "window_start", "window_end", "c2", "revision", "emitted_at",
-        "records_read", "records_bad", "records_late"}  # fmt: skip
+        "records_read", "records_bad", "records_late", "records_failed"}  # fmt: skip
 Batch = Sequence[Record]  # records with their server
 
 

@@ -38,7 +38,7 @@ def naming(key: Any) -> Callable[[], str]:
 
 
 def failure(error: FailedCallError) -> bytes:
-    return _FAILED + pickle.dumps((error.method, error.given, error.reason))
+    return _FAILED + pickle.dumps((error.method, error.given, error.reason, error.records))
 
 
 def is_failure(data: bytes) -> bool:
@@ -76,7 +76,8 @@ def by_removing_good(
 
 
 def fault_of(code: Code, error: FailedCallError, position: int) -> Fault:
-    return Fault(code.job, error.method, error.given, error.reason, position)
+    told = error.method, error.given, error.reason
+    return Fault(code.job, *told, position, records=error.records)
 
 
 def fault_rows(schema: pa.Schema, faults: Sequence[tuple[int, Fault]]) -> pa.Table:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from types import GeneratorType
 from typing import Any
@@ -97,8 +97,17 @@ def _mapped(
         "mapper", lambda: f"{rows.num_rows:,} records", lambda: mapped(code, stretches)
     )
     if isinstance(made, FailedCallError):
-        return Mapped(pa.table({}), [fault_of(code, made, stretches[0].pane * shape.pane)])
+        error = made
+        faults = [_fault(shape, code, error.costing(s.rows.num_rows), s) for s in stretches]
+        return Mapped(pa.table({}), faults)
     return made
+
+
+def _fault(shape: Shape, code: Code, error: FailedCallError, stretch: _Stretch) -> Fault:
+    """A call that failed on records of one pane."""
+    late = stretch.not_before
+    fault = fault_of(code, error, stretch.pane * shape.pane)
+    return replace(fault, not_before=None if late is None else late * shape.pane)
 
 
 def _stretches(shape: Shape, rows: pa.Table) -> Iterator[_Stretch]:
@@ -139,7 +148,7 @@ class _Mapper:
         for group, of_key in values.items():
             row = self._row(group, of_key, stretch)
             if isinstance(row, FailedCallError):
-                self._fail(row, stretch)
+                self._fail(row.costing(len(of_key)), stretch)
             else:
                 rows.append(row)
         return rows
@@ -234,7 +243,7 @@ class _Mapper:
 
     def _take(self, pairs: list[Pair] | FailedCallError, values: Values, stretch: _Stretch) -> None:
         if isinstance(pairs, FailedCallError):
-            self._fail(pairs, stretch)
+            self._fail(pairs.costing(stretch.rows.num_rows), stretch)
             return
         for group, value in pairs:
             values[group].append(value)
@@ -251,8 +260,7 @@ class _Mapper:
     def _fail(self, error: FailedCallError, stretch: _Stretch) -> None:
         """Panes are in order: no later fault of this piece can matter more."""
         if len(self.faults) <= self._code.max_errors:
-            position = stretch.pane * self._shape.pane
-            self.faults.append(fault_of(self._code, error, position))
+            self.faults.append(_fault(self._shape, self._code, error, stretch))
 
 
 def batch_of(
@@ -285,7 +293,7 @@ def _cells(
             typed = _typed(batch_of(mapper, code.takes, stretch.rows), wanted)
             tables.append(_placed(shape, stretch, typed, marked))
         except FailedCallError as error:
-            faults.append(fault_of(code, error, stretch.pane * shape.pane))
+            faults.append(_fault(shape, code, error.costing(stretch.rows.num_rows), stretch))
     if not tables:
         return Mapped(pa.table({}), faults)
     mapped = pa.concat_tables(tables, promote_options="permissive")

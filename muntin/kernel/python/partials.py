@@ -54,7 +54,9 @@ def rows_of(block: pa.Table) -> Iterable[Row]:
 
 def packed(code: Code, key: Any, values: list[Any]) -> bytes:
     data = pickle.dumps(values, 5)
-    return data if len(data) <= code.max_state else failure(too_large(code, key, len(data)))
+    if len(data) <= code.max_state:
+        return data
+    return failure(too_large(code, key, len(data)).costing(len(values)))
 
 
 def too_large(code: Code, key: Any, size: int) -> FailedCallError:

@@ -149,7 +149,7 @@ class _Windows:
 
         failure = attempted(self._reduces, naming(key), reduce)
         if failure is not None:
-            self._results.faults.append((end, failure))
+            self._results.faults.append((end, failure.costing(len(values))))
 
     def _updates(self, end: int, key: Any, values: Values) -> Iterator[Pair]:
         """A key's values in time order; values that fail change nothing."""
@@ -339,7 +339,7 @@ def later_rounds(job: Job, tables: Sequence[pa.Table]) -> pa.Table:
         last = Found()
         result = attempted("steps", lambda: "a window", partial(_later_rounds, code, pickled))
         if isinstance(result, FailedCallError):
-            last.faults.append((end, result))
+            last.faults.append((end, result.costing(len(pickled))))
         else:
             last.add(end, result)
         rows = _typed(job, last)

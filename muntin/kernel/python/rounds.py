@@ -28,11 +28,15 @@ _ELSEWHERE = ("mapper_cmd", "combiner_cmd", "reducer_cmd", "mapper_raw",
 
 
 class FailedCallError(Exception):
-    """A call of the user's Python that did not end well."""
+    """A call of the user's Python that did not end well, and how many records that costs."""
 
-    def __init__(self, method: str, given: str, reason: str) -> None:
-        super().__init__(method, given, reason)
-        self.method, self.given, self.reason = method, given, reason
+    def __init__(self, method: str, given: str, reason: str, records: int = 1) -> None:
+        super().__init__(method, given, reason, records)
+        self.method, self.given, self.reason, self.records = method, given, reason, records
+
+    def costing(self, records: int) -> FailedCallError:
+        """The same, of so many records: the values of a key, or a batch."""
+        return FailedCallError(self.method, self.given, self.reason, records)
 
 
 @dataclass(frozen=True)

@@ -164,7 +164,7 @@ def _exchanged(table: pa.Table, cell: Cell, column: pa.Array) -> pa.Table:
 def _add(code: Code, values: list[dict[str, Any]]) -> bytes:
     zero = attempted(f"{code.job}.zero", lambda: "nothing", lambda: [loaded(code).zero()])
     if isinstance(zero, FailedCallError):
-        return failure(zero)
+        return failure(zero.costing(len(values)))
     given: tuple[Any, ...] = ()
 
     def add() -> bytes:
@@ -175,7 +175,8 @@ def _add(code: Code, values: list[dict[str, Any]]) -> bytes:
             state = aggregate.add(state, *given)
         return pickle.dumps(state, 5)
 
-    return or_failure(attempted(f"{code.job}.add", lambda: ", ".join(map(shown, given)), add))
+    state = attempted(f"{code.job}.add", lambda: ", ".join(map(shown, given)), add)
+    return failure(state.costing(len(values))) if isinstance(state, FailedCallError) else state
 
 
 def merge_states(code: Code, states: Sequence[bytes]) -> bytes:
