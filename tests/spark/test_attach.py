@@ -166,8 +166,8 @@ def test_a_query_whose_windows_cannot_leave_stops(
 
     monkeypatch.setattr("muntin.store.journal.Journal.commit", full)
     wait_for(lambda: not query.isActive)
-    assert "windows of stream 'shop' cannot leave" in caplog.text
-    assert "the disk is full" in caplog.text
+    assert "stream 'shop': its query stops: the disk is full" in caplog.text
+    assert "Traceback" not in caplog.text
 
 
 def test_wrong_frames_are_refused(spark: SparkSession, tmp_path: Path) -> None:
