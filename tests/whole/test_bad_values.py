@@ -7,6 +7,7 @@ import tempfile
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,15 +15,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import muntin as mt
 from muntin.language.program import sql
 from muntin.run.inline import ignore, windows_inline
+from muntin.show.status import status
 from muntin.windows.choice import Sharing
 from tests.effort import examples
 from tests.oracle import AGGREGATES, Question, Record, Window, same, write_logs
 from tests.whole.test_answers import rows_of
 
 if TYPE_CHECKING:
-    pass
+    from pyspark.sql import SparkSession
 
 LARGE = 2**62
 # What fails on a record whose `s` is no number, or whose `n` is too large to be doubled.
@@ -388,3 +391,105 @@ def test_the_filter_of_a_job_in_python_fails_for_it_alone(logs: Path) -> None:
     assert len(notes) == 1
     assert {row[0] for row in rows["j"]} == {0, 1, 2}
     assert len(rows["good"]) == 5
+
+
+@examples(8)
+@given(question=questions(), logs=sources, batch=st.integers(200, 3000))
+def test_spark_equals_a_plain_query_without_what_fails(
+    spark: SparkSession, question: Careful, logs: dict[str, Sequence[Record]], batch: int
+) -> None:
+    from muntin.spark.runner import Settings, SparkRun
+
+    with tempfile.TemporaryDirectory() as folder:
+        write_logs(Path(folder), logs)
+        settings = Settings(Path(folder) / "state", follow=False, batch_bytes=batch)
+        program = sql(question.muntin(Path(folder)))
+        turns = SparkRun(program, spark.sparkContext, settings).turns()
+        found = rows_of(result for turn in turns for result in turn.emission.results())
+    assert same(found, question.answer(logs)), (found, question.answer(logs))
+
+
+def stopped(state: Path) -> dict[str, Any]:
+    return {row["job"]: row["stopped"] for row in status(state)[0]}
+
+
+JOBS = (
+    "CREATE JOB j AS SELECT k, {} AS x FROM logs GROUP BY k WINDOW 1 MINUTE MAX ERRORS {};"
+    "CREATE JOB same AS SELECT k, sum(CAST(s AS INT)) AS x FROM logs GROUP BY k WINDOW 1 MINUTE;"
+)
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        (("sum(CAST(s AS INT))", 0), ("sum(TRY_CAST(s AS INT))", 0)),  # other cells
+        (("sum(CAST(s AS INT))", 0), ("sum(CAST(s AS INT))", 5)),  # another limit
+        (("sum(CAST(s AS INT)) // nullif(1, 0)", 0), ("sum(CAST(s AS INT))", 0)),  # the end alone
+        (("100 // (sum(CAST(s AS INT)) - 3)", 0), ("sum(CAST(s AS INT))", 0)),
+    ],
+)
+def test_a_job_that_has_stopped_goes_on_when_it_was_changed(
+    before: tuple[str, int], after: tuple[str, int], spark: SparkSession, logs: Path
+) -> None:
+    from muntin.spark.runner import Settings, SparkRun
+
+    settings = Settings(logs / "state", follow=False)
+
+    def run(job: tuple[str, int], more: str) -> tuple[list[str], dict[str, list[int]]]:
+        notes: list[str] = []
+        minutes: dict[str, list[int]] = {}
+        with (logs / "web.jsonl").open("a") as file:
+            file.write(more)
+        program = sql(STREAM.format(logs) + GOOD + JOBS.format(*job))
+        for turn in SparkRun(program, spark.sparkContext, settings).turns():
+            notes += turn.notes
+            for result in turn.emission.results():
+                minutes.setdefault(result.job, []).append(result.start // 60_000_000)
+        return notes, minutes
+
+    notes, minutes = run(before, "")
+    assert len([note for note in notes if "job 'j' stops" in note]) == 1
+    assert minutes == {"good": [0, 1, 2], "same": [0, 1, 2], "j": [0]}
+    at = stopped(logs / "state")
+    assert at["j"] is not None
+    assert (
+        datetime(1970, 1, 1, 0, 1, tzinfo=UTC) <= at["j"] < datetime(1970, 1, 1, 0, 2, tzinfo=UTC)
+    )
+    assert at["good"] is at["same"] is None
+    # 190 to 200: a restart alone changes nothing.
+    notes, minutes = run(before, lines((190, "a", "1", 1)))
+    assert "job 'j' stopped in an earlier run" in "".join(notes)
+    assert "failed on" not in "".join(notes)
+    assert minutes == {"good": [3], "same": [3]}
+    notes, minutes = run(after, lines((250, "a", "1", 1)))
+    assert "stopped" not in "".join(notes)
+    assert minutes == {"good": [4], "same": [4], "j": [4]}
+    assert stopped(logs / "state")["j"] is None
+
+
+def test_a_bad_value_in_a_frame_costs_its_record(
+    spark: SparkSession, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "1.json").write_text(LINES)
+    (tmp_path / "in" / "2.json").write_text(lines((900, "a", "1", 1)))
+    schema = "t bigint, k string, s string, n bigint"
+    frame = spark.readStream.schema(schema).option("maxFilesPerTrigger", 1)
+    job = "CREATE JOB {} AS SELECT sum(CAST(s AS INT)) AS x FROM logs WINDOW 1 MINUTE{};"
+    jobs = job.format("j", "") + job.format("strict", " MAX ERRORS 0") + GOOD
+    state = tmp_path / "state"
+    query = mt.attach(
+        frame.json(f"{tmp_path}/in"), jobs, stream="logs", timestamp="t", state=state, idle="1h"
+    )
+    try:
+        query.processAllAvailable()
+    finally:
+        query.stop()
+    failed = " CAST(\"s\" AS INT) failed on s = 'x' (DataFrame logs): Could not convert string"
+    told = [note for note in caplog.messages if "failed on" in note]
+    assert sorted(note.partition(":")[0] for note in told) == ["job 'j'", "job 'strict'"]
+    assert all(note.partition(":")[2].startswith(failed) for note in told)
+    assert mt.results("j", state)["x"].to_pylist() == [3, 3, 5]
+    assert mt.results("j", state)["records_failed"].to_pylist() == [0, 1, 0]
+    assert mt.results("strict", state)["x"].to_pylist() == [3]
+    assert mt.results("good", state).num_rows == 5
