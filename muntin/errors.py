@@ -7,7 +7,8 @@ MuntinError
 ├── BlockError       bytes that are not a block this version can read
 ├── CodeError        Python of a job or an aggregate that is missing or of another form
 ├── EngineError      DuckDB refused a generated statement, or values in it
-└── StateError       a state folder that cannot be read, written or continued
+├── StateError       a state folder that cannot be read, written or continued
+└── WireError        an agent that cannot be reached, or says what cannot be understood
 """
 
 from __future__ import annotations
@@ -68,6 +69,10 @@ class EngineError(MuntinError):
 
 class StateError(MuntinError):
     """A state folder that cannot be read, written or continued."""
+
+
+class WireError(MuntinError):
+    """An agent, relay or pipeline that cannot be reached, or a message that is none."""
 
 
 def _line_and_column(text: str, start: int) -> tuple[int, int]:

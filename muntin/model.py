@@ -69,6 +69,7 @@ class Stream:
     spans: Spans | None = None
     sources: tuple[str, ...] = ()  # that are awaited whether or not they have been seen
     inferred: bool = False  # whether the types of columns come from a sample of texts
+    source: str | None = None  # of all its files, where their patterns name none
 
     def visible_columns(self) -> tuple[Column, ...]:
         """The record's own columns and, unless one has its name, the source."""

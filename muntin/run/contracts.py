@@ -89,7 +89,8 @@ class Request:
 
     About `most` bytes are wanted where a batch has to be short. Records after the `latest` time
     are bad. `slack_us` is None where nothing can be late. Deliveries of sources that are not known
-    are numbered from after `released` on.
+    are numbered from after `released` on. `recipes` are what is computed of the batch, for intakes
+    that have it computed elsewhere.
     """
 
     now: float
@@ -99,6 +100,7 @@ class Request:
     slack_us: int | None
     latest: int | None
     released: int = 0
+    recipes: Sequence[Recipe] = ()
 
 
 @dataclass(frozen=True)

@@ -225,6 +225,7 @@ class Loop:
             self.slack_us,
             int(started * 1e6) + _DAY_US if self._follow else None,
             self.progress.released,
+            self._recipes(),
         )
 
     def _read(self, batch: Batch, started: float) -> Iterator[str]:
