@@ -67,7 +67,7 @@ class Policy:
         """Whether somebody, or the clock, has come to the end of the window."""
         if self.at.final or any(track.whole >= end for track in self.board.tracks.values()):
             return True
-        return self.is_time and self.at.now_us >= end_position
+        return self.is_time and int(self.at.seen * 1e6) >= end_position
 
     def _is_good_enough(self, cells: Cells) -> bool:
         target = self.bounds.fidelity

@@ -3,10 +3,10 @@
 A source counts from its first pane on. One that the stream declares counts from the beginning.
 One whose files are gone counts up to its last pane; a declared one goes on counting.
 
-While logs are followed, a source that has sent nothing for the idle time is dead, unless its
-files were touched meanwhile. Then it lives and had nothing to say: the time of the touch is its
-word that nothing from before it follows. A declared one that was never heard has the idle time
-from the start of the run.
+While logs are followed, a source that has sent nothing for the idle time is dead, by a look at its
+files after that time: a pause of ours is not its silence. If they were touched meanwhile it lives,
+and had nothing to say: the time of the touch is its word that nothing from before it follows. A
+declared one that was never heard has the idle time from the start of the run.
 """
 
 from __future__ import annotations
@@ -44,12 +44,19 @@ class Source:
 class Moment:
     """When and on what the fate of windows is decided.
 
-    Sources that are `behind` have more to be read at once. `final`: nothing more will come.
+    Sources that are `behind` have more to be read at once. `final`: nothing more will come. What
+    was written after somebody `looked` for it last is not known, so silence counts up to there.
     """
 
     now: float
     final: bool = False
     behind: frozenset[str] = frozenset()
+    looked: float | None = None  # None: now
+
+    @property
+    def seen(self) -> float:
+        """Up to when everything that was written has been seen."""
+        return self.now if self.looked is None else min(self.looked, self.now)
 
     @property
     def now_us(self) -> int:
@@ -100,6 +107,12 @@ class Scoreboard:
         unheard = (name for name in self._declared if name not in self.sources)
         return [name for name in unheard if not self._is_awaited(name, at)]
 
+    def falls_silent(self, at: Moment, now: float) -> bool:
+        """Whether a source that was awaited will not be, if the next look finds nothing of it."""
+        then = replace(at, now=now, looked=None)
+        names = {*self.sources, *self._declared}
+        return any(self._is_awaited(n, at) and not self._is_awaited(n, then) for n in names)
+
     def read_up_to(self, axis: str, at: Moment) -> int:
         """The position before which nobody has anything left to be read."""
         behind = (self.sources.get(name, Source()).reached.get(axis, NEVER) for name in at.behind)
@@ -124,7 +137,7 @@ class Scoreboard:
         if not self._follow or not known:
             return None
         if axis == TIME.column:
-            return at.now_us  # all are silent, and windows of the future stay open
+            return int(at.seen * 1e6)  # all are silent, and windows of the future stay open
         return self.furthest(axis)
 
     def furthest(self, axis: str) -> int:
@@ -176,7 +189,7 @@ class Scoreboard:
         return self._is_recent(source.heard_at, at) or self._is_recent(source.touched_at, at)
 
     def _is_recent(self, when: float | None, at: Moment) -> bool:
-        return when is None or at.now - when <= self._idle_seconds
+        return when is None or at.seen - when <= self._idle_seconds
 
     def _passed(self, name: str, axis: str, at: Moment) -> int:
         """How far a source has come, slack aside. Nobody has passed what is yet to happen."""

@@ -84,12 +84,15 @@ class Tail:
         if not self._watch.matches():
             raise InputError(self._watch.nothing_matches)
 
-    def next_batch(self, now: float, in_order: bool, most: int | None = None) -> Batch:
+    def next_batch(
+        self, now: float, in_order: bool, most: int | None = None, thorough: bool = False
+    ) -> Batch:
         """What to read next, about `most` bytes where a batch has to be short.
 
-        `in_order` keeps each source in one lane, as lateness needs.
+        `in_order` keeps each source in one lane, as lateness needs. A `thorough` look is at all
+        files, whatever events tell.
         """
-        self._watch.look(now)
+        self._watch.look(now, thorough)
         sources = _by_source(self._watch.unread())
         sizes = {source: sum(u.bytes for u in files) for source, files in sources.items()}
         if most is None or most >= self._batch_bytes:

@@ -153,13 +153,13 @@ class Watch:
         """Whether any file is there at all."""
         return any(True for pattern in self._patterns for _ in pattern.find())
 
-    def look(self, now: float) -> None:
-        """Finds out what there is to read."""
+    def look(self, now: float, thorough: bool = False) -> None:
+        """Finds out what there is to read, looking at all files where that has to be sure."""
         if self._looks and not self._follow:
             return
         names = None if self._folders is None else self._folders.changed()
         last = self._looked_at
-        if names is None or last is None or not 0 <= now - last < _ALL_SECONDS:
+        if thorough or names is None or last is None or not 0 <= now - last < _ALL_SECONDS:
             self._look_at_all(now, names)
         else:
             self._look_at(names, now)

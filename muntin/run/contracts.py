@@ -89,8 +89,9 @@ class Request:
 
     About `most` bytes are wanted where a batch has to be short. Records after the `latest` time
     are bad. `slack_us` is None where nothing can be late. Deliveries of sources that are not known
-    are numbered from after `released` on. `recipes` are what is computed of the batch, for intakes
-    that have it computed elsewhere.
+    are numbered from after `released` on. A `thorough` look does not rely on what others tell of
+    changes: a source is about to be taken for dead. `recipes` are what is computed of the batch,
+    for intakes that have it computed elsewhere.
     """
 
     now: float
@@ -100,6 +101,7 @@ class Request:
     slack_us: int | None
     latest: int | None
     released: int = 0
+    thorough: bool = False
     recipes: Sequence[Recipe] = ()
 
 

@@ -92,7 +92,7 @@ class LogFiles:
         self._behind: frozenset[str] = frozenset()
 
     def next(self, request: Request) -> Batch:
-        batch = self.tail.next_batch(request.now, request.in_order, request.most)
+        batch = self.tail.next_batch(request.now, request.in_order, request.most, request.thorough)
         self._behind = batch.behind
         lanes = tuple(_dated(batch.lanes, request))
         work = LaneWork(lanes, self._stream, request.slack_us, self._piece_bytes)

@@ -99,6 +99,7 @@ class Loop:
         self._warned: set[str] = set()
         self._started: float | None = None
         self._now = 0.0
+        self._looked: float | None = None  # when somebody last looked for what was written
         self._remaining = 0
         self._adopt(journal.before)
 
@@ -141,8 +142,12 @@ class Loop:
             self.tidy()
         return self._told(emission, batch.bytes)
 
-    def leave(self, started: float, ahead: float = 0.0) -> Emission:
-        """Lets windows leave that are due, without reading; what is due so far ahead leaves too."""
+    def leave(self, started: float, ahead: float = 0.0, looked: bool = False) -> Emission:
+        """Lets windows leave that are due, without reading; what is due so far ahead leaves too.
+
+        `looked` says that there was nothing to read.
+        """
+        self._looked = self._tick(started) if looked else self._looked
         self._behind = self._intake.behind(self.progress.sources)
         return self._leave(started, False, None, ahead)
 
@@ -225,12 +230,13 @@ class Loop:
             self.slack_us,
             int(started * 1e6) + _DAY_US if self._follow else None,
             self.progress.released,
+            self._scoreboard.falls_silent(self._moment(), started),
             self._recipes(),
         )
 
     def _read(self, batch: Batch, started: float) -> Iterator[str]:
         """Has a batch read and notes what came of it; tells what the user should know."""
-        now = self._tick(started)
+        self._looked = now = self._tick(started)
         readings: list[Reading] = []
         if batch.work is not None:
             final = {name: s.sequence for name, s in self.progress.sources.items() if s.sequence}
@@ -374,7 +380,8 @@ class Loop:
                 )
 
     def _moment(self, now: float | None = None, final: bool = False) -> Moment:
-        return Moment(self._now if now is None else self._tick(now), final, self._behind)
+        at = self._now if now is None else self._tick(now)
+        return Moment(at, final, self._behind, self._looked)
 
     def _agenda(self, at: Moment, lead_seconds: float = 0.0) -> Agenda:
         times = Times(self._follow, int((self._started or 0.0) * 1e6), int(lead_seconds * 1e6))

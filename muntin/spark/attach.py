@@ -146,9 +146,8 @@ class _Handler:
             while _is_active(query):
                 try:
                     with self._working():
-                        if _is_active(query) and self._may_leave(query):
-                            self._intake.settle()
-                            _tell(self._loop.leave(self._clock()).notes)
+                        if _is_active(query):
+                            _tell(self._leave(query))
                 except Exception:
                     if _is_active(query):
                         stream = self._loop.catalog.stream.name
@@ -159,15 +158,19 @@ class _Handler:
         finally:
             self._hold.release()
 
-    def _may_leave(self, query: StreamingQuery) -> bool:
-        """Whether all is read that was written before now, as far as one can see.
+    def _leave(self, query: StreamingQuery) -> Sequence[str]:
+        """Lets windows leave, once all is read that was written before the first of them.
 
-        That is so with the second batch, or when Spark has looked for data and waits for some.
+        That is so with the second batch, or when Spark has looked for data and waits for some. Only
+        such a look tells that sources are silent: a Spark that is busy may have their records.
         """
-        status = query.status
-        if not status["isTriggerActive"] and str(status["message"]).startswith("Waiting"):
-            self._quiet_looks += 1
-        return self._intake.batches > 1 or self._quiet_looks >= _QUIET_LOOKS
+        now, status = self._clock(), query.status
+        waits = not status["isTriggerActive"] and str(status["message"]).startswith("Waiting")
+        self._quiet_looks += waits
+        if self._intake.batches <= 1 and self._quiet_looks < _QUIET_LOOKS:
+            return ()
+        self._intake.settle()
+        return self._loop.leave(now, looked=waits).notes
 
     @contextmanager
     def _working(self) -> Iterator[None]:
