@@ -17,10 +17,12 @@ from muntin.agent.safe import SafeLog, SafePoint
 from muntin.agent.settings import AgentSettings
 from muntin.errors import WireError
 from muntin.logs.events import FileEvents
+from muntin.logs.infer import infer_columns
+from muntin.model import Column, Stream
 from muntin.wire.messages import VERSION, Exchange, Fetch, News
 
 POLL_SECONDS = 0.1
-_PIPELINE_GONE = 60.0  # seconds after which another pipeline may take a stream over
+_PIPELINE_GONE = 15.0  # seconds after which another pipeline may take a stream over
 _Answer = TypeVar("_Answer")
 
 
@@ -42,8 +44,8 @@ class Agent:
         """Reads and answers until somebody says stop."""
         try:
             while not self.stop.is_set():
-                busy = any([reader.turn(self._clock()) for reader in self._readers.values()])
-                self._listen(0.0 if busy else POLL_SECONDS)
+                read = [reader.turn(self._clock()) for reader in self._readers.values()]
+                self._listen(0.0 if any(read) else POLL_SECONDS)
         finally:
             for events in self._events:
                 events.close()
@@ -94,6 +96,14 @@ class Agent:
             reader.seen_at,
             reader.notes(),
         )
+
+    def columns(self, stream: Stream) -> tuple[Column, ...]:
+        """What this server's logs of a stream look like."""
+        return infer_columns(self._settings.local(stream))
+
+    def clauses(self, stream: str) -> dict[str, str]:
+        """What the settings say of a stream, in the words of SQL."""
+        return self._settings.clauses(stream)
 
     def fetch(self, wanted: Fetch) -> list[bytes]:
         """Deliveries by number."""

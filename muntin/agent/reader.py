@@ -25,12 +25,13 @@ from muntin.kernel.merge import block_of, merge
 from muntin.kernel.reading import Reading
 from muntin.logs.events import FileEvents
 from muntin.model import TIME, Shape, Stream, Tally
-from muntin.run.contracts import Request
+from muntin.run.contracts import Request, TaskWork
 from muntin.run.files import LogFiles
 from muntin.wire.messages import Limits, Parcel, Plan, pack
 
 TURN_BYTES = 16 << 20  # what is read before anybody else is listened to
 _DAY_US = 86_400_000_000
+_SILENT_SECONDS = 1.0  # after which panes that are open leave, as nobody writes
 _MANY = 16  # blocks of a shape that are worth merging
 
 Horizon = Mapping[str, int]  # by axis, the position before which panes are over
@@ -48,7 +49,7 @@ class StreamReader:
         most_waiting: int,
         events: FileEvents | None = None,
     ) -> None:
-        """`stream` says where the files are. At most about `most_waiting` bytes of deliveries wait."""
+        """`stream` says where the files are; about `most_waiting` bytes of deliveries may wait."""
         self._log = log
         self._most_waiting = most_waiting
         self._files = LogFiles(stream, True, point.positions, TURN_BYTES, events=events)
@@ -63,7 +64,8 @@ class StreamReader:
         self._waiting: deque[tuple[int, bytes]] = deque()
         self.last = point.sequence  # the number of the last delivery
         self.unread = True  # until a look has shown that there is nothing
-        self.seen_at = 0.0
+        self.seen_at = 0.0  # when all that was written had been read, and was in deliveries
+        self._read_at = 0.0
         self._notes: list[str] = []
         self._limits: Mapping[str, Limits] = {}
         self._over: Horizon = {}  # how far panes were over at the last cut
@@ -99,21 +101,32 @@ class StreamReader:
         if batch.positions is not None:
             self._positions = batch.positions
         if batch.work is not None:
-            (task,) = batch.work.tasks(1)
-            for delivery in task.deliver(self._recipes()):
-                self._take(delivery.blocks, delivery.readings, now)
-        if not self.unread:
-            self.seen_at = now
+            assert isinstance(batch.work, TaskWork)
+            self._read_at = now
+            for task in batch.work.tasks(1):
+                for delivery in task.deliver(self._recipes()):
+                    self._take(delivery.blocks, delivery.readings, now)
         horizon = self._horizon()
         if self._is_over(horizon):
             self._cut(horizon)
+        elif self._is_open and not self.unread and now - self._read_at >= _SILENT_SECONDS:
+            self._cut(None)
+        if not self.unread and not self._is_open:
+            self.seen_at = now
         return batch.work is not None
+
+    @property
+    def _is_open(self) -> bool:
+        """Whether there is anything that was read and is in no delivery."""
+        return bool(self._readings or self._open)
 
     def flush(self, wanted: Horizon) -> None:
         """Cuts a delivery with the panes before these positions, though they are not over."""
-        if any(reading.tallies for reading in self._readings.values()):
+        open_ = (tally for reading in self._readings.values() for tally in reading.tallies)
+        if any(_is_tally_over(tally, wanted) for tally in open_):
             reached = self._horizon()
-            self._cut({axis: max(at, reached.get(axis, at)) for axis, at in wanted.items()})
+            over = {axis: max(at, wanted.get(axis, at)) for axis, at in reached.items()}
+            self._cut({**wanted, **over})
 
     def release(self, final: int) -> None:
         """Lets go of deliveries that the pipeline has made final."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TypeVar
 
 import msgspec
 
@@ -18,6 +19,7 @@ from muntin.kernel.reading import Reading
 from muntin.logs.files import FilePosition
 from muntin.store import tape
 
+_Value = TypeVar("_Value")
 _WORTH_REWRITING = 1 << 20  # bytes
 
 
@@ -70,7 +72,7 @@ class SafeLog:
         self._size = tape.create(self._path, map(msgspec.msgpack.encode, records))
 
 
-def _decoded(record: bytes, kind: type, path: Path) -> object:
+def _decoded(record: bytes, kind: type[_Value], path: Path) -> _Value:
     try:
         return msgspec.msgpack.decode(record, type=kind)
     except msgspec.MsgspecError as error:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import pyarrow as pa
 from pyarrow import flight
 
 from muntin.agent.agent import Agent
 from muntin.errors import MuntinError
+from muntin.model import Stream
 from muntin.wire.messages import Exchange, Fetch, decode, encode
 
 PARCELS = pa.schema([("parcel", pa.binary())])
@@ -25,11 +26,16 @@ class AgentServer(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow has
         self._agent = agent
 
     def do_action(self, context: object, action: flight.Action) -> Iterator[bytes]:
-        if action.type != "exchange":
+        kinds: dict[str, tuple[type, Callable[[Any], object]]] = {
+            "exchange": (Exchange, self._agent.exchange),
+            "columns": (Stream, self._agent.columns),
+            "settings": (str, self._agent.clauses),
+        }
+        if action.type not in kinds:
             raise flight.FlightServerError(f"there is no action '{action.type[:40]}'")
-        told = _understood(action.body.to_pybytes(), Exchange)
-        news = _answered(lambda: self._agent.ask(lambda: self._agent.exchange(told)))
-        return iter([encode(news)])
+        kind, answer = kinds[action.type]
+        told: object = _understood(action.body.to_pybytes(), kind)
+        return iter([encode(_answered(lambda: self._agent.ask(lambda: answer(told))))])
 
     def do_get(self, context: object, ticket: flight.Ticket) -> flight.RecordBatchStream:
         wanted = _understood(ticket.ticket, Fetch)

@@ -6,31 +6,47 @@ import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
 
 from muntin.errors import InputError
+from muntin.logs.patterns import PathPattern
 from muntin.model import Stream
+
+_CLAUSES = ("format", "timestamp", "slack")
+
+
+@dataclass(frozen=True)
+class StreamSettings:
+    """`paths` are all that is ever opened. FORMAT, TIMESTAMP and SLACK are in the words of SQL."""
+
+    paths: tuple[str, ...]
+    clauses: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
 class AgentSettings:
-    """`paths` by stream are all that an agent ever opens, whatever a pipeline says."""
+    """What one agent is told, on its command line and in its file."""
 
     name: str
     state: Path
-    paths: Mapping[str, tuple[str, ...]]
+    streams: Mapping[str, StreamSettings]
     most_waiting: int = 64 << 20  # bytes of deliveries that are not final
-    streams: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
     def local(self, stream: Stream) -> Stream:
         """A pipeline's stream with this server's files."""
-        paths = self.paths.get(stream.name)
-        if paths is None:
-            known = ", ".join(sorted(self.paths)) or "none"
+        paths = self._of(stream.name).paths
+        return replace(stream, patterns=paths, source=self.name, agents=())
+
+    def clauses(self, stream: str) -> dict[str, str]:
+        """What is said of a stream, in the words of SQL."""
+        return dict(self._of(stream).clauses)
+
+    def _of(self, stream: str) -> StreamSettings:
+        if stream not in self.streams:
+            known = ", ".join(sorted(self.streams)) or "none"
             raise InputError(
-                f"agent '{self.name}' has no stream '{stream.name}'; its settings have: {known}"
+                f"agent '{self.name}' has no stream '{stream}'; its settings have: {known}"
             )
-        return replace(stream, patterns=paths, source=self.name)
+        return self.streams[stream]
 
 
 def read_settings(path: Path, name: str, state: Path) -> AgentSettings:
@@ -44,13 +60,32 @@ def read_settings(path: Path, name: str, state: Path) -> AgentSettings:
     streams = told.get("streams")
     if not isinstance(streams, dict) or not streams:
         raise InputError(f"{path} has no stream; it needs a table such as [streams.clicks]")
-    paths = {stream: _paths(path, stream, table) for stream, table in streams.items()}
-    return AgentSettings(name, state, paths, streams=streams)
+    return AgentSettings(name, state, {s: _stream(path, s, table) for s, table in streams.items()})
 
 
-def _paths(path: Path, stream: str, table: object) -> tuple[str, ...]:
-    paths = table.get("paths") if isinstance(table, dict) else None
+def _stream(path: Path, stream: str, table: object) -> StreamSettings:
+    told = dict(table) if isinstance(table, dict) else {}
+    paths = told.pop("paths", None)
     paths = [paths] if isinstance(paths, str) else paths
     if not paths or not isinstance(paths, list) or not all(isinstance(p, str) for p in paths):
         raise InputError(f'{path}: [streams.{stream}] needs paths = ["/var/log/…"]')
-    return tuple(paths)
+    for pattern in paths:
+        _require_pattern(path, stream, pattern)
+    for name, text in told.items():
+        if name not in _CLAUSES:
+            known = ", ".join(("paths", *_CLAUSES))
+            raise InputError(f"{path}: [streams.{stream}] has '{name}'; known are {known}")
+        if not isinstance(text, str):
+            raise InputError(f"{path}: {name} of [streams.{stream}] is no text in quotes")
+    clauses = {name.upper(): told[name] for name in _CLAUSES if name in told}
+    return StreamSettings(tuple(paths), clauses)
+
+
+def _require_pattern(path: Path, stream: str, pattern: str) -> None:
+    try:
+        PathPattern(pattern)
+    except ValueError as error:
+        raise InputError(f"{path}: paths of [streams.{stream}]: {error}") from error
+    if "{source}" in pattern:
+        message = "an agent is one source, by its --name; write * in the place of {source}"
+        raise InputError(f"{path}: paths of [streams.{stream}]: {message}")

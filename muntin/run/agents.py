@@ -11,13 +11,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
-from muntin.errors import WireError
+from muntin.errors import InputError, WireError
 from muntin.fidelity.scoreboard import Source
 from muntin.kernel.block import Block
 from muntin.kernel.compute import Recipe
 from muntin.model import Stream
 from muntin.run.contracts import Batch, Delivery, Request
 from muntin.wire import client
+from muntin.wire.addresses import addresses
 from muntin.wire.messages import Exchange, Fetch, Limits, News, Plan
 
 _AT_ONCE = 32  # agents that are talked to
@@ -64,9 +65,9 @@ class PullWork:
 class Agents:
     """The agents of one stream."""
 
-    def __init__(self, stream: Stream, addresses: Sequence[str], pipeline: str) -> None:
+    def __init__(self, stream: Stream, pipeline: str) -> None:
+        """`pipeline` is the name by which agents know for whom they count."""
         self._stream = stream
-        self._addresses = tuple(addresses)
         self._pipeline = pipeline
         self._names: dict[str, str] = {}  # of agents, by their address
         self._seen: dict[str, float] = {}
@@ -76,9 +77,10 @@ class Agents:
 
     def next(self, request: Request) -> Batch:
         plan = Plan(self._stream, tuple(request.recipes), request.slack_us)
-        looks = self._threads.map(lambda at: self._look(at, plan, request), self._addresses)
+        places = addresses(self._stream.agents)
+        looks = self._threads.map(lambda at: self._look(at, plan, request), places)
         pulls, notes, behind = [], [], set()
-        for address, news in zip(self._addresses, looks, strict=True):
+        for address, news in zip(places, looks, strict=True):
             if isinstance(news, WireError):
                 if address not in self._away:
                     notes.append(f"stream '{self._stream.name}': {news}")
@@ -104,6 +106,12 @@ class Agents:
 
     def behind(self, sources: Mapping[str, Source]) -> frozenset[str]:
         return self._behind
+
+    def require(self) -> None:
+        """Refuses to read agents to an end that they do not have."""
+        raise InputError(
+            f"stream '{self._stream.name}' comes from agents, which go on; run it without --once"
+        )
 
     def close(self) -> None:
         self._threads.shutdown()
