@@ -15,7 +15,7 @@ from typing import TypeVar
 from muntin.agent.reader import StreamReader
 from muntin.agent.safe import SafeLog, SafePoint
 from muntin.agent.settings import AgentSettings
-from muntin.errors import WireError
+from muntin.errors import MuntinError, WireError
 from muntin.logs.events import FileEvents
 from muntin.logs.infer import infer_columns
 from muntin.model import Column, Stream
@@ -38,17 +38,32 @@ class Agent:
         self._logs: dict[str, SafeLog] = {}
         self._events: list[FileEvents] = []
         self._heard: dict[str, float] = {}
+        self._failed: dict[str, tuple[str, str]] = {}  # plans by stream, and what was wrong
         self._asked: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
 
     def run(self) -> None:
         """Reads and answers until somebody says stop."""
         try:
             while not self.stop.is_set():
-                read = [reader.turn(self._clock()) for reader in self._readers.values()]
-                self._listen(0.0 if any(read) else POLL_SECONDS)
+                self._listen(0.0 if self.step() else POLL_SECONDS)
         finally:
             for events in self._events:
                 events.close()
+
+    def step(self) -> bool:
+        """Reads what is there of each stream, up to a limit; whether there was anything."""
+        read = [self._turn(stream) for stream in list(self._readers)]
+        return any(read)
+
+    def _turn(self, stream: str) -> bool:
+        """A turn of one stream. One that fails waits for other jobs, and hinders no other."""
+        reader = self._readers[stream]
+        try:
+            return reader.turn(self._clock())
+        except MuntinError as error:
+            self._failed[stream] = reader.plan.digest, str(error).splitlines()[0]
+            del self._readers[stream]
+            return False
 
     def _listen(self, seconds: float) -> None:
         """Answers all that was asked; waits so long for somebody to ask."""
@@ -115,6 +130,9 @@ class Agent:
     def _reader_for(self, told: Exchange) -> StreamReader | None:
         """The reader that serves a pipeline, with its jobs; None if these are not known yet."""
         name, now = told.stream, self._clock()
+        self._settings.require(name)
+        if told.plan is not None and told.plan.stream.name != name:
+            raise WireError(f"agent '{self.name}': this is a plan for another stream")
         log = self._logs.get(name)
         if log is None:
             log = self._logs[name] = SafeLog(self._settings.state / f"{name}.safe")
@@ -127,6 +145,9 @@ class Agent:
         self._heard[name] = now
         if reader is not None and reader.plan.digest == told.digest:
             return reader
+        digest, reason = self._failed.get(name, ("", ""))
+        if digest == told.digest:
+            raise WireError(f"agent '{self.name}' cannot go on with stream '{name}': {reason}")
         plan = told.plan
         if plan is None:
             return None

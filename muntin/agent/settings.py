@@ -33,14 +33,15 @@ class AgentSettings:
 
     def local(self, stream: Stream) -> Stream:
         """A pipeline's stream with this server's files."""
-        paths = self._of(stream.name).paths
+        paths = self.require(stream.name).paths
         return replace(stream, patterns=paths, source=self.name, agents=())
 
     def clauses(self, stream: str) -> dict[str, str]:
         """What is said of a stream, in the words of SQL."""
-        return dict(self._of(stream).clauses)
+        return dict(self.require(stream).clauses)
 
-    def _of(self, stream: str) -> StreamSettings:
+    def require(self, stream: str) -> StreamSettings:
+        """What is said of a stream; refuses one of which nothing is."""
         if stream not in self.streams:
             known = ", ".join(sorted(self.streams)) or "none"
             raise InputError(
