@@ -26,7 +26,7 @@ from muntin.run.loop import POLL_SECONDS, Clock, Loop, Rules, Turn
 from muntin.run.progress import Progress
 from muntin.schedule.pace import Pace, rest_after
 from muntin.spark.collection import SparkCollection
-from muntin.store.checkpoint import locked
+from muntin.store.hold import StateHold, locked
 from muntin.store.journal import Journal
 from muntin.windows.choice import Sharing
 
@@ -156,11 +156,11 @@ class SparkRun:
 
     def turns(self) -> Iterator[Turn]:
         with ExitStack() as stack:
-            stack.enter_context(locked(self._settings.state))
+            hold = stack.enter_context(locked(self._settings.state))
             runs = [self._open(stream, stack) for stream in self._streams()]
             started = time.monotonic()
             try:
-                for turn in self._turns(runs, started):
+                for turn in self._turns(runs, started, hold):
                     if turn.bytes or turn.emission.windows:
                         self.summary.seconds = time.monotonic() - started
                     yield turn
@@ -179,11 +179,12 @@ class SparkRun:
             run.intake.require()
         return run
 
-    def _turns(self, runs: list[StreamRun], started: float) -> Iterator[Turn]:
+    def _turns(self, runs: list[StreamRun], started: float, hold: StateHold) -> Iterator[Turn]:
         seconds = self._settings.seconds
         while runs and not self.stop.is_set():
             begun = time.monotonic()
-            taken = [(run, run.loop.turn(_first(runs))) for run in runs]
+            with hold.in_use():
+                taken = [(run, run.loop.turn(_first(runs))) for run in runs]
             yield from (turn for _, turn in taken)
             behind = [run for run, turn in taken if turn.remaining]
             runs = runs if self._settings.follow else behind
