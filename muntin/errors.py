@@ -8,7 +8,8 @@ MuntinError
 ├── CodeError        Python of a job or an aggregate that is missing or of another form
 ├── EngineError      DuckDB refused a generated statement
 │   └── BadValueError   values in it are to blame: no number, too large, divided by zero
-└── StateError       a state folder that cannot be read, written or continued
+├── StateError       a state folder that cannot be read, written or continued
+└── WireError        an agent that cannot be reached, or says what cannot be understood
 """
 
 from __future__ import annotations
@@ -70,6 +71,10 @@ class BadValueError(EngineError):
 
 class StateError(MuntinError):
     """A state folder that cannot be read, written or continued."""
+
+
+class WireError(MuntinError):
+    """An agent, relay or pipeline that cannot be reached, or a message that is none."""
 
 
 def _line_and_column(text: str, start: int) -> tuple[int, int]:

@@ -57,7 +57,10 @@ class Format:
 
 @dataclass(frozen=True)
 class Stream:
-    """Named, timestamped records from the files that match the patterns."""
+    """Named, timestamped records from the files that match the patterns, or from agents.
+
+    `agents` are addresses, or names of files that list them; patterns are those of their servers.
+    """
 
     name: str
     patterns: tuple[str, ...]
@@ -70,6 +73,8 @@ class Stream:
     spans: Spans | None = None
     sources: tuple[str, ...] = ()  # that are awaited whether or not they have been seen
     inferred: bool = False  # whether the types of columns come from a sample of texts
+    source: str | None = None  # of all its files, where their patterns name none
+    agents: tuple[str, ...] = ()
 
     def visible_columns(self) -> tuple[Column, ...]:
         """The record's own columns and, unless one has its name, the source."""

@@ -25,6 +25,17 @@ warnings.filterwarnings("ignore", "Arrow output on a DB-API result", UserWarning
 _FLOOR_DIV = "floor_div(a, b) AS (a - ((a % b) + b) % b) // b"
 
 
+_confined = threading.Event()
+
+
+def confine() -> None:
+    """From here on, SQL in this process sees the tables it is given, and no file or network.
+
+    Agents run jobs that come over a network. Connections that were made before are not confined.
+    """
+    _confined.set()
+
+
 def connection() -> duckdb.DuckDBPyConnection:
     """This thread's connection; made on first use, so that it never crosses a fork."""
     opened: duckdb.DuckDBPyConnection | None = getattr(_local, "connection", None)
@@ -35,6 +46,9 @@ def connection() -> duckdb.DuckDBPyConnection:
         opened.execute("SET python_enable_replacements = false")
         for macro in (_FLOOR_DIV, *MACROS):
             opened.execute(f"CREATE TEMP MACRO {macro}")
+        if _confined.is_set():
+            opened.execute("SET enable_external_access = false")
+            opened.execute("SET lock_configuration = true")
         _local.connection, _local.plans = opened, _Plans(opened)
     return opened
 

@@ -24,14 +24,16 @@ class CreateStream(exp.Expression):
     arg_types: ClassVar = {
         "this": True,
         "columns": False,
-        "patterns": True,
-        "format": True,
+        "patterns": False,
+        "agents": False,
+        "format": False,
         "timestamp": False,
         "until": False,
         "spans": False,
         "slack": False,
         "sources": False,
         "on_bad_row": False,
+        "listed": False,
         "end": False,
     }
 
@@ -124,15 +126,19 @@ class MuntinParser(ExpressionParser):
         name = self._take_name("stream")
         columns = self._take_columns()
         if not self._match(TokenType.FROM):
-            self._refuse("expected FROM and a quoted file pattern")
-        patterns = [self._take_string("a quoted file pattern")]
+            self._refuse("expected FROM and a quoted file pattern, or FROM AGENTS")
+        agents = bool(self._match_text_seq("AGENTS"))
+        what = "a quoted address 'host:port'" if agents else "a quoted file pattern"
+        places = [self._take_string(what)]
         while self._match(TokenType.COMMA):
-            patterns.append(self._take_string("a quoted file pattern"))
-        if not self._match_text_seq("FORMAT"):
+            places.append(self._take_string(what))
+        stream = CreateStream(this=name, columns=columns)
+        stream.set("agents" if agents else "patterns", places)
+        stream.set("listed", self._prev.end)
+        if self._match_text_seq("FORMAT"):
+            stream.set("format", self._take_format())
+        elif not agents:
             self._refuse(f"expected FORMAT and one of {', '.join(FORMATS)}")
-        stream = CreateStream(
-            this=name, columns=columns, patterns=patterns, format=self._take_format()
-        )
         while clause := self._take_stream_clause():
             key, value, token = clause
             if stream.args.get(key):

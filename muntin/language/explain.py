@@ -32,7 +32,7 @@ def explain_stream(stream: Stream) -> str:
     slack = "none: nothing is late on finite input, and live logs allow no disorder"
     lines = [
         f"STREAM {stream.name}",
-        f"  files      {', '.join(stream.patterns)}",
+        f"  {_places(stream)}",
         f"  format     {_format(stream.format)}",
         f"  timestamp  {stream.timestamp}{_spans(stream)}",
         f"  slack      {describe(stream.slack_us) if stream.slack_us is not None else slack}",
@@ -147,6 +147,12 @@ def _sharing(plan: Plan) -> Iterator[str]:
     kind = kind_of(plan.shape)
     if kind.has_panes and kind.has_cells:
         yield f"  sharing  {plan.sharing}: {plan.reason}"
+
+
+def _places(stream: Stream) -> str:
+    if stream.agents:
+        return f"agents     {', '.join(stream.agents)}"
+    return f"files      {', '.join(stream.patterns)}"
 
 
 def _format(format_: Format) -> str:

@@ -237,6 +237,7 @@ class Loop:
             int(started * 1e6) + _DAY_US if self._follow else None,
             self.progress.released,
             self._scoreboard.falls_silent(self._moment(), started),
+            self._recipes(),
         )
 
     def _read(self, batch: Batch, started: float) -> Iterator[str]:
