@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import BinaryIO
 
 import pyarrow as pa
 
@@ -101,6 +102,11 @@ def first_fall(
     raise AssertionError("no sequence number is lower than one before it")
 
 
+def place_of(number: int, order: WorkOrder, chunk: Chunk, format_: Format) -> str:
+    """Where a record stands, by its number among those of its chunk that could be split."""
+    return f"{order.path}{_place(_number_among_all(number, chunk), order, chunk, format_)}"
+
+
 def _number_among_all(number: int, chunk: Chunk) -> int:
     """The number of a record among all rows of its chunk, also those that could not be split."""
     for broken in sorted(chunk.broken):
@@ -142,14 +148,23 @@ def _place(number: int, order: WorkOrder, chunk: Chunk, format_: Format) -> str:
     left, at = number + header, chunk.start
     with suppress(OSError), Path(order.path).open("rb") as file:
         few = chunk.start <= _COUNTED_BYTES
-        before = file.read(chunk.start).count(b"\n") if few else 0
+        before = _lines(file, chunk.start) if few else 0
         file.seek(chunk.start)
         for lines, line in enumerate(file, start=before + 1):
             left -= not is_blank(line, format_)
             if left < 0:
-                return f", line {lines:,}, byte {at:,}" if few else f", byte {at:,}"
+                return f", line {lines}, byte {at}" if few else f", byte {at}"
             at += len(line)
     return ""
+
+
+def _lines(file: BinaryIO, upto: int) -> int:
+    """How many lines end before a byte of a file."""
+    lines = 0
+    while upto > 0 and (data := file.read(min(upto, 1 << 20))):
+        lines += data.count(b"\n")
+        upto -= len(data)
+    return lines
 
 
 def ahead_text(name: str, records: int) -> str:

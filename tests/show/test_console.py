@@ -16,7 +16,7 @@ from muntin.errors import StateError
 from muntin.show.console import tell
 from muntin.show.terminal import console
 from muntin.spark.runner import Summary
-from muntin.store.checkpoint import locked, require_free
+from muntin.store.hold import locked, require_free
 from tests.waiting import PATIENCE, wait_for
 
 ROWS = '{"ts": "2026-03-01T12:00:03Z", "n": 1}\n{"ts": "2026-03-01T12:01:03Z", "n": 2}\n'
