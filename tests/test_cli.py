@@ -220,7 +220,7 @@ def test_a_stream_without_any_time_is_refused(
     code, out, err = muntin(capsys, "try", sql)
     assert (code, out) == (1, "")
     assert err.startswith("error: stream 'hits': all 3 rows are bad; FORMAT json, the types of")
-    assert "line 1, byte 0: a row does not fit stream 'hits': TIMESTAMP \"ts\" gives no time" in err
+    assert "line 1: a row does not fit stream 'hits': TIMESTAMP \"ts\" gives no time" in err
     assert "; if 'never' is one, say TIMESTAMP strptime(ts, '%d.%m.%Y %H:%M:%S'): {" in err
 
 

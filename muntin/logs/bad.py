@@ -6,6 +6,7 @@ Only one row of many is told of, so this may take its time.
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -22,7 +23,9 @@ from muntin.logs.times import clause_for
 from muntin.model import POSITION, Format, Stream
 
 _SHOWN = 200
-_COUNTED_BYTES = 64 << 20  # before a row, within which its line is told
+_COUNTED_BYTES = 1 << 30  # in which lines are counted to say where one is
+_FILES_AT_MOST = 1000
+_counted: dict[tuple[int, int], tuple[int, int]] = {}  # file -> up to which byte, and lines
 _TIME = 40  # letters of a time that are shown
 
 
@@ -139,7 +142,7 @@ def _is_object(text: str) -> bool:
 
 
 def _place(number: int, order: WorkOrder, chunk: Chunk, format_: Format) -> str:
-    """The byte at which a row begins, and its line unless too many would have to be counted."""
+    """The line, or far behind the beginning of a large file the byte; unknown in gzip."""
     if format_.kind == "parquet":
         return f", row {number + 1} of row group {chunk.start}"
     if is_gzip(order.path):
@@ -147,23 +150,30 @@ def _place(number: int, order: WorkOrder, chunk: Chunk, format_: Format) -> str:
     header = format_.kind == "csv" and format_.header and chunk.start == 0
     left, at = number + header, chunk.start
     with suppress(OSError), Path(order.path).open("rb") as file:
-        few = chunk.start <= _COUNTED_BYTES
-        before = _lines(file, chunk.start) if few else 0
+        before = _lines(file, chunk.start) if chunk.start <= _COUNTED_BYTES else None
         file.seek(chunk.start)
-        for lines, line in enumerate(file, start=before + 1):
+        for line_number, line in enumerate(file, start=1):
             left -= not is_blank(line, format_)
             if left < 0:
-                return f", line {lines}, byte {at}" if few else f", byte {at}"
+                return f", byte {at}" if before is None else f", line {before + line_number}"
             at += len(line)
     return ""
 
 
 def _lines(file: BinaryIO, upto: int) -> int:
-    """How many lines end before a byte of a file."""
-    lines = 0
-    while upto > 0 and (data := file.read(min(upto, 1 << 20))):
+    """How many lines end before a byte of a file; those counted before are not counted again."""
+    about = os.fstat(file.fileno())
+    key = about.st_dev, about.st_ino
+    start, lines = _counted.get(key, (0, 0))
+    if start > upto:
+        start, lines = 0, 0
+    file.seek(start)
+    while start < upto and (data := file.read(min(upto - start, 1 << 20))):
         lines += data.count(b"\n")
-        upto -= len(data)
+        start += len(data)
+    if len(_counted) >= _FILES_AT_MOST:
+        _counted.clear()
+    _counted[key] = start, lines
     return lines
 
 

@@ -148,7 +148,7 @@ def test_bad_rows_are_counted_and_one_is_told(tmp_path: Path) -> None:
     assert answer(found, blocks, [BASE // 10 + 1])[0]["total"] == 8
     assert (report.records, report.bad) == (2, 4)
     assert report.notes == (
-        f"{path}, line 3, byte 17: a row does not fit stream 'logs': "
+        f"{path}, line 3: a row does not fit stream 'logs': "
         f"expected 2 fields in one line: {BASE},1,1",
     )
     counts = Ledger(report.tallies).counts(POSITION, found.jobs["job"].windows[0], BASE // 10 + 1)
@@ -217,20 +217,19 @@ def test_a_bad_row_is_told_with_its_place_and_reason(
     )
     _, (report,) = read(found)
     number, reason = int(said[0]), said[3:]
-    at = sum(len(line) + 1 for line in lines[: number - 1])
-    place = f"{path}, line {number}, byte {at}"
-    assert report.notes[0].startswith(f"{place}: a row does not fit stream 'logs': {reason}")
+    place = f"{path}, line {number}: a row does not fit stream 'logs': "
+    assert report.notes[0].startswith(f"{place}{reason}")
 
 
 @pytest.mark.parametrize("piece_bytes", [len(GOOD) + 1, 1 << 20])
-def test_bad_rows_are_told_by_line_and_byte_wherever_they_are(
+def test_bad_rows_are_told_by_their_line_wherever_they_are(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, piece_bytes: int
 ) -> None:
     path = tmp_path / "web-1.json"
     path.write_text(f"{GOOD}\n \t\n{GOOD}\nx\n")
     byte = 2 * len(GOOD) + 5
     _, (report,) = read(program(path), piece_bytes=piece_bytes)
-    assert report.notes[0].startswith(f"{path}, line 4, byte {byte}: ")
+    assert report.notes[0].startswith(f"{path}, line 4: ")
     monkeypatch.setattr("muntin.logs.bad._COUNTED_BYTES", 0)  # a file too long to count its lines
     _, (report,) = read(program(path), piece_bytes=len(GOOD) + 1)
     assert report.notes[0].startswith(f"{path}, byte {byte}: ")

@@ -40,7 +40,7 @@ def answers(text: str) -> tuple[list[object], list[str]]:
     ("rest", "lines", "said"),
     [
         ("FORMAT json", ["hello\n"], "the only row is bad; FORMAT json.*: it is not a JSON object"),
-        ("FORMAT json", ["hello\n"] * 3, r"all 3 rows are bad;.*log, line 1, byte 0: .*: hello$"),
+        ("FORMAT json", ["hello\n"] * 3, r"all 3 rows are bad;.*log, line 1: .*: hello$"),
         ("FORMAT json", [line(1, n="x")] * 2, 'all 2 rows are bad;.*column "n" is not BIGINT'),
         ("FORMAT regex '(?P<t>[0-9]+) (?P<n>.*)'", ["a b\n"] * 2, "does not match FORMAT regex"),
         ("FORMAT csv (HEADER false)", ["1,2\n"], "gives no time, as the row has none"),
