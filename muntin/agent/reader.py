@@ -147,7 +147,8 @@ class StreamReader:
         limited = []
         for recipe in self.plan.recipes:
             limits = self._limits.get(recipe.shape.id, Limits())
-            limited.append(replace(recipe, over=limits.over, needs=limits.needs))
+            # A job that has stopped may go on behind what was read here, and then needs it all.
+            limited.append(replace(recipe, over=limits.over, needs=limits.needs, until=None))
         return limited
 
     def _take(

@@ -5,6 +5,7 @@ One thread and UTC always: tasks are the unit of parallelism, and row order is l
 
 from __future__ import annotations
 
+import re
 import threading
 import warnings
 from collections import OrderedDict
@@ -14,7 +15,7 @@ from functools import cache
 import duckdb
 import pyarrow as pa
 
-from muntin.errors import EngineError, harmless
+from muntin.errors import BadValueError, EngineError, harmless
 from muntin.kernel.sketches import MACROS
 
 _local = threading.local()
@@ -124,18 +125,31 @@ def run(sql: str, tables: Mapping[str, pa.Table], doing: str) -> pa.Table:
         return _local.plans.run(sql, tables) if tables else con.sql(sql).to_arrow_table()
     except duckdb.InterruptException:
         raise KeyboardInterrupt from None
-    except duckdb.DataError as error:
-        raise EngineError(doing, _blamed(str(error)), "") from error
+    except _OF_VALUES as error:
+        raise BadValueError(doing, _blamed(str(error)), "") from error
     # DuckDB cuts the text that it quotes in a message, perhaps in the middle of a letter.
-    except (duckdb.Error, UnicodeDecodeError) as error:
+    except UnicodeDecodeError as error:
+        text = error.object.decode(errors="replace")
+        raise BadValueError(doing, _blamed(text), "") from error
+    except duckdb.Error as error:
         raise EngineError(doing, str(error).strip(), sql) from error
+
+
+_OF_VALUES = (duckdb.DataError, duckdb.InvalidInputException, duckdb.NotSupportedError)
+_SHOWN = 300  # characters of what DuckDB says
+# What kind of error it is, and what it says of statements that the user has not written.
+_ABOUT_SQL = re.compile(
+    r"^[\w ]+ Error: |\n\nLINE \d(?s:.*)| when casting from source column .*|\. Use TRY\((?s:.*)"
+)
 
 
 def _blamed(error: str) -> str:
     """What DuckDB says of a value, and what to do where it is of another type than was thought."""
-    reason = harmless(error.strip())
-    converted = "Could not convert string" in reason
-    return f"{reason}; TRY_CAST gives NULL for such a value" if converted else reason
+    said = _ABOUT_SQL.sub("", error.strip())
+    reason = harmless(said if len(said) <= _SHOWN else said[:_SHOWN] + "…")
+    if "Could not convert string" in reason:
+        return f"{reason}; TRY_CAST gives NULL for such a value"
+    return f"{reason}; nullif(x, 0) is NULL for zero" if "ivision by zero" in reason else reason
 
 
 def describe(sql: str, columns: Mapping[str, str], relation: str) -> list[tuple[str, str]]:

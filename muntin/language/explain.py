@@ -52,6 +52,7 @@ def explain_plan(plan: Plan) -> str:
         *_windows(plan),
         *_bounds(shape),
         *_leaves(job),
+        f"  errors   {_errors(job.max_errors)}",
         *_sharing(plan),
         *([f"  filter   {shape.where}"] if shape.where else []),
         *_partials(shape),
@@ -116,6 +117,13 @@ def _leaves(job: Job) -> Iterator[str]:
         yield "  leap     over sources that are two panes behind the middle one"
     if bounds.revise_us is not None:
         yield f"  revise   for {describe(bounds.revise_us)}, when late records come"
+
+
+def _errors(limit: int) -> str:
+    """How much a job puts up with."""
+    if limit == 0:
+        return "none is allowed: the first stops the job"
+    return f"{limit:,} {'is' if limit == 1 else 'are'} allowed; one more stops the job"
 
 
 _FORMS = {

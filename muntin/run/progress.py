@@ -65,7 +65,9 @@ class Progress:
         for known in (self.emitted, self.began, self.left):
             for kind in [kind for kind in known if kind[0] not in jobs]:
                 del known[kind]
-        of_jobs = (self.late, self.timings, self.failures.dropped, self.failures.totals)
+        failures = self.failures
+        of_failures = (failures.positions, failures.dropped, failures.totals, failures.texts)
+        of_jobs = (self.late, self.timings, *of_failures)
         for job in {*chain.from_iterable(of_jobs)} - {*jobs}:
             for by_job in of_jobs:
                 by_job.pop(job, None)

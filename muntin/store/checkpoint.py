@@ -223,6 +223,7 @@ def _document(saved: Saved) -> Document:
         "failures": {job: tuple(positions) for job, positions in p.failures.positions.items()},
         "dropped": p.failures.dropped,
         "failed": p.failures.totals,
+        "failing": p.failures.texts,
     }
 
 
@@ -260,6 +261,7 @@ def _saved(document: Document) -> Saved:
             {job: list(at) for job, at in sections["failures"].items()},
             sections["dropped"],
             sections["failed"],
+            {job: (version, limit) for job, (version, limit) in sections["failing"].items()},
         ),
     )
     positions = tuple(FilePosition(*row) for row in sections["positions"].values())
@@ -278,7 +280,7 @@ def _saved(document: Document) -> Saved:
 
 _SECTIONS = (
     "tables", "shapes", "grids", "windows", "positions", "sources", "emitted", "left", "timings",
-    "lags", "choices", "late", "failures", "dropped", "failed", "began",
+    "lags", "choices", "late", "failures", "dropped", "failed", "failing", "began",
 )  # fmt: skip
 
 

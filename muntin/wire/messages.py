@@ -44,7 +44,9 @@ class Plan:
     @cached_property
     def digest(self) -> str:
         """Tells plans apart by what they mean, not by how far windows have left."""
-        lasting = tuple(replace(recipe, over=None, needs=None) for recipe in self.recipes)
+        lasting = tuple(
+            replace(recipe, over=None, needs=None, until=None) for recipe in self.recipes
+        )
         told = repr((replace(self, recipes=lasting), [recipe.shape.pane for recipe in lasting]))
         return sha256(told.encode()).hexdigest()[:16]
 

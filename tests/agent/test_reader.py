@@ -192,3 +192,16 @@ def test_other_jobs_begin_with_what_is_read_next(tmp_path: Path) -> None:
     long = other.jobs["long"].shape.id
     counts = [parcel.blocks.get(long) for parcel in beside.final.values()]
     assert [count is not None for count in counts] == [False, False, True]
+
+
+def test_what_a_job_fails_on_travels_with_the_reading(tmp_path: Path) -> None:
+    text = JOBS + "CREATE JOB odd AS SELECT sum(10 // n) AS n FROM logs WINDOW 1 SECOND;"
+    beside = Beside(tmp_path, sql(text))
+    beside.write([(1.0, "a", 0), (60.0, "a", 1)])
+    beside.turn()
+    beside.turn(10.0)
+    beside.commit()
+    faults = [f for p in beside.final.values() for r in p.readings for f in r.faults]
+    assert [(fault.job, fault.method, fault.given) for fault in faults] == [
+        ("odd", '10 // "n"', f"n = 0 ({tmp_path}/a.log, line 2)")
+    ]
