@@ -187,7 +187,11 @@ class Loop:
                 self.progress.ledger.regrid(known, grid)
         self.progress.ledger.keep(self.catalog.grids.values())
         self.progress.forget_jobs(self.catalog.jobs)
-        for job in self.catalog.jobs.values():
+        jobs = self.catalog.jobs.values()
+        notes, revived = self.progress.failures.resume(jobs, before.changed(jobs))
+        self._notes += notes if self._started is None else []
+        before = before.without(revived)
+        for job in jobs:
             behind = self._scoreboard.furthest(job.shape.axis.column) + 1
             if behind <= NEVER + 1:
                 continue  # nothing was read
@@ -206,6 +210,8 @@ class Loop:
         """
         known = []
         for other in self.catalog.by_shape[job.shape.id]:
+            if self.progress.failures.stopped_at(other.name) is not None:
+                continue  # of what it has stopped before, not all is kept
             fresh = before.new_windows(other)
             windows = tuple(spec for spec in other.windows if spec not in fresh)
             known += [replace(other, windows=windows)] if windows else []
@@ -231,6 +237,7 @@ class Loop:
             int(started * 1e6) + _DAY_US if self._follow else None,
             self.progress.released,
             self._scoreboard.falls_silent(self._moment(), started),
+            self._recipes(),
         )
 
     def _read(self, batch: Batch, started: float) -> Iterator[str]:
@@ -254,8 +261,12 @@ class Loop:
         """What to compute of the next records, and from where on somebody needs it."""
         recipes = []
         for recipe in self._chooser.recipes(self.catalog):
-            emitted = self.departures.emitted(self.catalog.by_shape[recipe.shape.id])
-            recipes.append(replace(recipe, over=emitted.sessions, needs=emitted.needed_from))
+            jobs = self.catalog.by_shape[recipe.shape.id]
+            emitted = self.departures.emitted(jobs)
+            stopped = [self.progress.failures.stopped_at(job.name) for job in jobs]
+            until = max(stopped, key=lambda at: EVER if at is None else at)
+            needs = emitted.needed_from
+            recipes.append(replace(recipe, over=emitted.sessions, needs=needs, until=until))
         return recipes
 
     def _fresh(self, readings: Sequence[Reading]) -> Iterator[Reading]:

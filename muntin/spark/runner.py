@@ -19,6 +19,7 @@ from pyspark import SparkContext
 from muntin.logs.events import FileEvents
 from muntin.logs.tail import BATCH_BYTES
 from muntin.model import Job, Program, Stream
+from muntin.run.agents import Agents
 from muntin.run.catalog import Catalog
 from muntin.run.files import LogFiles
 from muntin.run.loop import POLL_SECONDS, Clock, Loop, Rules, Turn
@@ -93,15 +94,20 @@ class StreamRun:
         self._collection = SparkCollection(context, once=not catalog.in_order(follow))
         journal = Journal(settings.state, catalog, self._collection, others)
         self._events = FileEvents() if follow else None
-        self.intake = LogFiles(
-            stream,
-            follow,
-            journal.positions,
-            settings.batch_bytes,
-            lanes=2 * self._collection.groups,  # for tasks of about the same size
-            events=self._events,
-        )
-        rules = Rules(follow, settings.idle_seconds, settings.sharing)
+        self.intake: LogFiles | Agents
+        sharing = settings.sharing
+        if stream.agents:
+            self.intake, sharing = Agents(stream, journal.progress.pipeline), "shared"
+        else:
+            self.intake = LogFiles(
+                stream,
+                follow,
+                journal.positions,
+                settings.batch_bytes,
+                lanes=2 * self._collection.groups,  # for tasks of about the same size
+                events=self._events,
+            )
+        rules = Rules(follow, settings.idle_seconds, sharing)
         self.loop = Loop(catalog, self.intake, self._collection, journal, rules, clock, Pace())
         self._before = _totals(self.loop.progress)
         self._late_before = {name: late.records for name, late in self.loop.progress.late.items()}
@@ -126,6 +132,7 @@ class StreamRun:
         summary.resumed |= any(self._before)
 
     def close(self) -> None:
+        self.intake.close()
         if self._events is not None:
             self._events.close()
         self._collection.clear()
@@ -172,7 +179,7 @@ class SparkRun:
         run = StreamRun(self._context, stream, jobs, self._settings, self._clock, others)
         stack.callback(run.close)
         if not self._settings.follow:
-            run.intake.tail.require_files()
+            run.intake.require()
         return run
 
     def _turns(self, runs: list[StreamRun], started: float, hold: StateHold) -> Iterator[Turn]:

@@ -223,6 +223,7 @@ def _document(saved: Saved) -> Document:
             "left_at": p.left_at,
             "frame_batch": p.frame_batch,
             "released": p.released,
+            "pipeline": p.pipeline,
             "catalog": saved.in_force.version,
             "totals": (p.records, p.bad, p.bytes, p.windows),
         },
@@ -243,6 +244,7 @@ def _document(saved: Saved) -> Document:
         "failures": {job: tuple(positions) for job, positions in p.failures.positions.items()},
         "dropped": p.failures.dropped,
         "failed": p.failures.totals,
+        "failing": p.failures.texts,
     }
 
 
@@ -271,6 +273,7 @@ def _saved(document: Document) -> Saved:
         choices={shape: Choice(*row) for shape, row in sections["choices"].items()},
         frame_batch=now["frame_batch"],
         released=now["released"],
+        pipeline=now["pipeline"],
         records=records,
         bad=bad,
         bytes=size,
@@ -279,6 +282,7 @@ def _saved(document: Document) -> Saved:
             {job: list(at) for job, at in sections["failures"].items()},
             sections["dropped"],
             sections["failed"],
+            {job: (version, limit) for job, (version, limit) in sections["failing"].items()},
         ),
     )
     positions = tuple(FilePosition(*row) for row in sections["positions"].values())
@@ -299,7 +303,7 @@ def _saved(document: Document) -> Saved:
 
 _SECTIONS = (
     "tables", "known", "shapes", "grids", "windows", "positions", "sources", "emitted", "left",
-    "timings", "lags", "choices", "late", "failures", "dropped", "failed", "began",
+    "timings", "lags", "choices", "late", "failures", "dropped", "failed", "failing", "began",
 )  # fmt: skip
 
 

@@ -114,8 +114,6 @@ class Journal:
         self.before = saved.in_force
         now = catalog.in_force
         self.notes += differences(self.before, now)
-        changed = [name for name, id_ in self.before.shapes.items() if now.shapes.get(name) != id_]
-        self.notes += saved.progress.failures.resume(catalog.jobs.values(), changed)
         # The first commit rewrites what earlier runs have left, however short they were.
         self._saves = SAVES_PER_REWRITE
         self._collection.restore(catalog, saved.blocks)
