@@ -29,6 +29,7 @@ from muntin.spark.collection import SparkCollection
 from muntin.store.hold import StateHold, locked
 from muntin.store.journal import Journal
 from muntin.windows.choice import Sharing
+from muntin.wire.keys import Keys
 
 
 @dataclass(frozen=True)
@@ -41,6 +42,7 @@ class Settings:
     batch_bytes: int = BATCH_BYTES
     seconds: float | None = None
     sharing: Sharing = "auto"
+    keys: Keys | None = None  # for agents
 
 
 @dataclass
@@ -97,7 +99,10 @@ class StreamRun:
         self.intake: LogFiles | Agents
         sharing = settings.sharing
         if stream.agents:
-            self.intake, sharing = Agents(stream, journal.progress.pipeline), "shared"
+            self.intake, sharing = (
+                Agents(stream, journal.progress.pipeline, settings.keys),
+                "shared",
+            )
         else:
             self.intake = LogFiles(
                 stream,
