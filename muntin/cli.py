@@ -14,12 +14,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
-from rich.console import Console
 from rich.text import Text
 from typer.core import TyperGroup
 
 from muntin.errors import InputError, LanguageError, MuntinError
 from muntin.show import OutputFormat
+from muntin.show.terminal import console, keep_help_plain, messages
 from muntin.store import DEFAULT_STATE
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from muntin.run.loop import Loop
     from muntin.windows.choice import Sharing
 
-_err = Console(stderr=True, highlight=False)
+_err = messages()
 
 
 class _Commands(TyperGroup):
@@ -134,6 +134,9 @@ def run(
         str, typer.Option(help="How windows are computed: auto, shared or separate.")
     ] = "auto",
     summary: Annotated[Path | None, typer.Option(help="Write totals here as JSON.")] = None,
+    keys: Annotated[
+        Path | None, typer.Option(help="A folder of `muntin keys`, for agents.")
+    ] = None,
 ) -> None:
     """Run all jobs on Spark; results go to Delta tables under the state folder."""
     from muntin.spark.gateway import held_back, starting
@@ -147,10 +150,12 @@ def run(
             from muntin.api import seconds_of
             from muntin.language import program as programs
             from muntin.show.console import RunOptions, run_program
+            from muntin.wire.keys import PIPELINE, read_keys
         seconds = seconds_of(for_, "--for") if for_ is not None else None
         chosen = cast("Sharing", sharing)
-        options = RunOptions(state, once, seconds, seconds_of(idle, "--idle"), chosen)
-        program = _chosen(programs.load(file), None)
+        held = read_keys(keys, PIPELINE) if keys is not None else None
+        options = RunOptions(state, once, seconds, seconds_of(idle, "--idle"), chosen, held)
+        program = _chosen(programs.load(file, held), None)
         if summary is not None:
             _write(summary, "", "a")  # refused now rather than after the run
         totals = run_program(program, options, jvm, _err)
@@ -204,7 +209,46 @@ def status(
     if as_json:
         typer.echo(json.dumps({"jobs": jobs, "sources": sources}, default=_iso))
     else:
-        draw(jobs, sources, Console(highlight=False))
+        draw(jobs, sources, console(sys.stdout))
+
+
+@app.command()
+def agent(
+    name: Annotated[str, typer.Option(help="The name of this server among the sources.")],
+    config: Annotated[Path, typer.Option(help="A TOML file: [streams.NAME] with paths.")],
+    listen: Annotated[str, typer.Option(help="Where pipelines find it.")] = "127.0.0.1:7070",
+    state: Annotated[Path, typer.Option(help="The folder for restarts.")] = Path("muntin-agent"),
+    nice: Annotated[int, typer.Option(help="How far behind other processes it stands.")] = 10,
+    keys: Annotated[
+        Path | None, typer.Option(help="A folder of `muntin keys`: TLS, and who may ask.")
+    ] = None,
+    mutual: Annotated[
+        bool, typer.Option("--mutual", help="Pipelines have to show a certificate, too.")
+    ] = False,
+) -> None:
+    """Read this server's logs where they are, and ship what jobs count of them."""
+    from muntin.agent.process import serve
+    from muntin.agent.settings import read_settings
+    from muntin.wire.keys import read_keys
+
+    held = read_keys(keys, name, required=True) if keys is not None else None
+    if mutual and held is None:
+        raise InputError("--mutual is about certificates; give --keys too")
+    serve(read_settings(config, name, state), listen, _note, nice, held, mutual)
+
+
+@app.command()
+def keys(
+    folder: Annotated[Path, typer.Argument(help="Where keys are, or will be.")],
+    names: Annotated[
+        list[str], typer.Argument(help="Agents, as web01 or web01=host,10.0.0.5; and pipeline.")
+    ],
+) -> None:
+    """Make certificates and a token, with which agents and pipelines know each other."""
+    from muntin.wire.keys import make_keys
+
+    for path in make_keys(folder, names):
+        typer.echo(path)
 
 
 @app.command()
@@ -222,6 +266,7 @@ def demo(
 
 def main() -> None:
     """Errors of ours are a message; anything else is a bug and shows its traceback."""
+    keep_help_plain()
     try:
         app()
     except MuntinError as error:

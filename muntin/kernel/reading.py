@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from muntin.fidelity.losses import Loss
@@ -54,7 +54,8 @@ class Reading:
     late: Late = field(default_factory=dict)  # for sessions, by shape
     faults: tuple[Fault, ...] = ()
     notes: tuple[str, ...] = ()
-    timeless: bool = False  # whether the first bad row had no time, and nothing else wrong
+    columns: frozenset[str] = field(default=frozenset(), compare=False)
+    """Columns of which this reading is the first in its task to have a value."""
     changed: Changed = field(default_factory=dict)
     """The panes that have got rows, of shapes whose windows may be revised."""
     backwards: int = 0  # records whose sequence number is lower than one before
@@ -64,6 +65,18 @@ class Reading:
 
     def __add__(self, after: Reading) -> Reading:
         return Reading.merge((self, after))
+
+    def placed(self, place: Callable[[int], str]) -> Reading:
+        """The same, with faults that say where the record is that they were met on.
+
+        `place` is given the number of a record in the piece that was read.
+        """
+        places = {f.row: place(f.row) for f in self.faults if f.row is not None}
+        faults = tuple(
+            f if f.row is None else replace(f, given=f"{f.given} ({places[f.row]})", row=None)
+            for f in self.faults
+        )
+        return replace(self, faults=faults)
 
     @classmethod
     def merge(cls, readings: Iterable[Reading]) -> Reading:
@@ -101,7 +114,7 @@ class Reading:
             late=late,
             faults=tuple(fault for piece in pieces for fault in piece.faults),
             notes=tuple(note for piece in pieces for note in piece.notes),
-            timeless=next((piece.timeless for piece in pieces if piece.bad), False),
+            columns=frozenset().union(*(piece.columns for piece in pieces)),
             changed=changed,
             backwards=sum(piece.backwards for piece in pieces),
             ahead=sum(piece.ahead for piece in pieces),

@@ -6,21 +6,28 @@ Only one row of many is told of, so this may take its time.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+import os
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import BinaryIO
 
 import pyarrow as pa
 
 from muntin.errors import harmless
-from muntin.kernel.engine import literal, run
-from muntin.logs.chunks import LINE, Chunk, WorkOrder
-from muntin.logs.formats import PATTERNS, Wanted, wrong_columns_sql
+from muntin.kernel.engine import literal, quote, run
+from muntin.logs.chunks import LINE, Chunk, WorkOrder, is_blank
+from muntin.logs.formats import PATTERNS, Wanted, text_sql, wrong_columns_sql
 from muntin.logs.gunzip import is_gzip
+from muntin.logs.times import clause_for
 from muntin.model import POSITION, Format, Stream
 
 _SHOWN = 200
+_COUNTED_BYTES = 1 << 30  # in which lines are counted to say where one is
+_FILES_AT_MOST = 1000
+_counted: dict[tuple[int, int], tuple[int, int]] = {}  # file -> up to which byte, and lines
+_TIME = 40  # letters of a time that are shown
 
 
 @dataclass(frozen=True)
@@ -30,7 +37,6 @@ class BadRow:
     number: int
     text: str
     reason: str
-    timeless: bool = False
 
     def described(self, order: WorkOrder, chunk: Chunk, stream: Stream) -> str:
         place = _place(self.number, order, chunk, stream.format)
@@ -55,12 +61,31 @@ def first_bad_row(chunk: Chunk, records: pa.Table, stream: Stream, wanted: Wante
         return BadRow(number, text, unlike)
     wrong = run(wrong_columns_sql(stream, wanted, frozenset(fields.column_names)),
                 {"fields": fields}, "looking at a bad row")["wrong"].to_pylist()  # fmt: skip
+    hint = _time_hint(fields, stream, wrong)
     if wrong:
-        return BadRow(number, text, " and ".join(wrong))
+        return BadRow(number, text, f"{' and '.join(wrong)}{hint}")
     if stream.until is not None:
         clause = f"TIMESTAMP {stream.timestamp} TO {stream.until}"
         return BadRow(number, text, f"{clause} gives no time, or an end before the start")
-    return BadRow(number, text, f"TIMESTAMP {stream.timestamp} gives no time", True)
+    return BadRow(number, text, f"TIMESTAMP {stream.timestamp} gives no time{hint}")
+
+
+def _time_hint(fields: pa.Table, stream: Stream, wrong: Sequence[str]) -> str:
+    """What to declare where the time is a text that is not understood."""
+    column = next((c for c in stream.columns if quote(c.name) == stream.timestamp), None)
+    if column is None or stream.format.kind in PATTERNS:
+        return ""
+    if wrong and not any(words.startswith(f"column {quote(column.name)} ") for words in wrong):
+        return ""
+    sql = text_sql(stream, column, frozenset(fields.column_names))
+    (text,) = run(sql, {"fields": fields}, "looking at a bad row")["text"].to_pylist()
+    if not text:
+        return ", as the row has none"
+    if column.type not in ("VARCHAR", "TIMESTAMP"):
+        return ""
+    known = column.name if column.name.isidentifier() else quote(column.name)
+    declared = "" if column.type == "VARCHAR" else f"declare {known} VARCHAR and "
+    return f"; if {harmless(repr(text[:_TIME]))} is one, {declared}say {clause_for(text, known)}"
 
 
 def first_fall(
@@ -79,6 +104,11 @@ def first_fall(
                 )
             highest = value
     raise AssertionError("no sequence number is lower than one before it")
+
+
+def place_of(number: int, order: WorkOrder, chunk: Chunk, format_: Format) -> str:
+    """Where a record stands, by its number among those of its chunk that could be split."""
+    return f"{order.path}{_place(_number_among_all(number, chunk), order, chunk, format_)}"
 
 
 def _number_among_all(number: int, chunk: Chunk) -> int:
@@ -113,7 +143,7 @@ def _is_object(text: str) -> bool:
 
 
 def _place(number: int, order: WorkOrder, chunk: Chunk, format_: Format) -> str:
-    """The line in the first piece of a file, the byte in a later one; unknown in gzip."""
+    """The line, or far behind the beginning of a large file the byte; unknown in gzip."""
     if format_.kind == "parquet":
         return f", row {number + 1} of row group {chunk.start}"
     if is_gzip(order.path):
@@ -121,13 +151,31 @@ def _place(number: int, order: WorkOrder, chunk: Chunk, format_: Format) -> str:
     header = format_.kind == "csv" and format_.header and chunk.start == 0
     left, at = number + header, chunk.start
     with suppress(OSError), Path(order.path).open("rb") as file:
+        before = _lines(file, chunk.start) if chunk.start <= _COUNTED_BYTES else None
         file.seek(chunk.start)
         for line_number, line in enumerate(file, start=1):
-            left -= bool(line.strip(b"\r\n"))
+            left -= not is_blank(line, format_)
             if left < 0:
-                return f", line {line_number}" if chunk.start == 0 else f", byte {at}"
+                return f", byte {at}" if before is None else f", line {before + line_number}"
             at += len(line)
     return ""
+
+
+def _lines(file: BinaryIO, upto: int) -> int:
+    """How many lines end before a byte of a file; those counted before are not counted again."""
+    about = os.fstat(file.fileno())
+    key = about.st_dev, about.st_ino
+    start, lines = _counted.get(key, (0, 0))
+    if start > upto:
+        start, lines = 0, 0
+    file.seek(start)
+    while start < upto and (data := file.read(min(upto - start, 1 << 20))):
+        lines += data.count(b"\n")
+        start += len(data)
+    if len(_counted) >= _FILES_AT_MOST:
+        _counted.clear()
+    _counted[key] = start, lines
+    return lines
 
 
 def ahead_text(name: str, records: int) -> str:

@@ -25,11 +25,12 @@ from muntin.kernel.compute import Clocks, Recipe, Segment, compute_together, rep
 from muntin.kernel.engine import run
 from muntin.kernel.merge import gather, merge
 from muntin.kernel.reading import Begun, Reading
-from muntin.logs.bad import ahead_text, first_bad_row, first_fall
+from muntin.logs.bad import ahead_text, first_bad_row, first_fall, place_of
 from muntin.logs.chunks import (
     PIECE_BYTES,
     Bundle,
     Chunk,
+    Overlong,
     Piece,
     WorkOrder,
     fits_beside,
@@ -125,12 +126,16 @@ class _Lane:
 
 @dataclass(frozen=True)
 class _Read:
-    """A piece of a lane, or instead of one why there is none, and the bytes where that is known."""
+    """A piece of a lane, or instead of one why there is none.
+
+    Then it is lost, with the bytes where that is known, or a bad row.
+    """
 
     lane: _Lane
     order: WorkOrder
     piece: Piece | Chunk | None
     refusal: str | None = None
+    lost: bool = False
     left: int | None = None
 
     @property
@@ -151,6 +156,7 @@ class _Reader:
         self._needed = [c.name for c in needed_columns(stream, self._wanted)]
         self._needs = _needed_from(recipes)
         self._blocks: dict[str, list[pa.Table]] = {}
+        self._seen: set[str] = set()  # columns of which there was a value
         self._pending: list[_Read] = []
         self._pending_bytes = 0
 
@@ -168,12 +174,17 @@ class _Reader:
             try:
                 for piece in read_pieces(order, format_, self._needed, self._piece_bytes):
                     left -= piece.size
-                    self._add(_Read(lane, order, piece), piece.size)
+                    if not isinstance(piece, Overlong):
+                        self._add(_Read(lane, order, piece), piece.size)
+                    elif fail:
+                        raise BadRowError(str(piece))
+                    else:
+                        self._add(_Read(lane, order, None, str(piece)), 0)
             except InputError as error:
                 if fail:
                     raise
                 known = max(0, left) if in_bytes else None
-                self._add(_Read(lane, order, None, str(error), known), 0)
+                self._add(_Read(lane, order, None, str(error), True, known), 0)
 
     def take_blocks(self) -> Blocks:
         """The blocks of all that was read since they were last taken."""
@@ -268,6 +279,7 @@ class _Reader:
         """Keeps the blocks of a table, and hands the readings of its pieces to their lanes."""
         before = [read.lane.clocks.reached() if wanted.sequences else {} for read in table.reads]
         blocks, readings = compute_together(records, table.segments(), self._recipes)
+        readings[0] = replace(readings[0], columns=self._new_columns(records, wanted))
         for number, reading in enumerate(readings):
             rows, read = table.ranges()[number], table.reads[number]
             mine = records.slice(rows.start, len(rows))
@@ -275,6 +287,8 @@ class _Reader:
                 read.lane.reach(read.order, mine[POSITION])
             if reading.bad:
                 reading = self._noted(table, number, mine, reading, wanted, before[number])
+            if reading.faults:
+                reading = self._placed(table, number, reading)
             if TIME.column in reading.first and read.lane.begins(read.order):
                 at = mine[POSITION].drop_null()[0].as_py()
                 reading = replace(reading, begun=(Begun(read.log, read.order.path, at),))
@@ -286,6 +300,18 @@ class _Reader:
                 shape: [merge(self._shapes[shape], several)]
                 for shape, several in self._blocks.items()
             }
+
+    def _new_columns(self, records: pa.Table, wanted: Wanted) -> frozenset[str]:
+        """The columns of which these records are the first to have a value."""
+        there = set(wanted.columns).intersection(records.column_names) - self._seen
+        new = {name for name in there if records.column(name).null_count < records.num_rows}
+        self._seen |= new
+        return frozenset(new)
+
+    def _placed(self, table: _Table, number: int, reading: Reading) -> Reading:
+        """The reading with the places of records that jobs have failed on."""
+        order, chunk, format_ = table.reads[number].order, table.chunk(number), self._stream.format
+        return reading.placed(lambda row: place_of(row, order, chunk, format_))
 
     def _noted(
         self,
@@ -301,8 +327,8 @@ class _Reader:
         fail, refusal = stream.on_bad_row == "fail", table.reads[number].refusal
         if refusal is not None:
             lane.told = True
-            lost = _lost(table.reads[number], reading)
-            return replace(reading, notes=(refusal,), lost=(lost,))
+            lost = (_lost(table.reads[number], reading),) if table.reads[number].lost else ()
+            return replace(reading, notes=(refusal,), lost=lost)
         if lane.told and not fail:
             return reading
         chunk, row, note = table.chunk(number), None, None
@@ -319,7 +345,7 @@ class _Reader:
         if fail:
             raise BadRowError(note)
         lane.told = True
-        return replace(reading, notes=(note,), timeless=row is not None and row.timeless)
+        return replace(reading, notes=(note,))
 
 
 @dataclass(frozen=True)
@@ -371,7 +397,9 @@ class _Table:
         if all(chosen):
             return self
         if fields is not None:
-            fields = fields.filter(pa.array(np.repeat(chosen, self.counts)))
+            # Not a filter: Arrow has none for every type of text.
+            parts = [fields.slice(rows.start, len(rows)) for rows in compress(self._ranges, chosen)]
+            fields = pa.concat_tables([fields.slice(0, 0), *parts])
         reads, counts = list(compress(self.reads, chosen)), list(compress(self.counts, chosen))
         return _Table(reads, fields, counts, list(compress(self.broken, chosen)))
 
@@ -418,7 +446,7 @@ def _splittable(read: _Read, stream: Stream, wanted: Wanted) -> _Read:
         if stream.on_bad_row == "fail":
             raise
         size = None if read.piece is None else read.piece.size
-        return replace(read, piece=None, refusal=str(error), left=size)
+        return replace(read, piece=None, refusal=str(error), lost=True, left=size)
     return read
 
 

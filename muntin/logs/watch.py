@@ -74,7 +74,7 @@ class Watch:
         events: Events | None = None,
     ) -> None:
         self._stream = stream
-        self._patterns = path_patterns(stream.patterns)
+        self._patterns = path_patterns(stream.patterns, stream.source)
         self._follow = follow
         self._sightings: dict[Key, Sighting] = {}
         self._keys: dict[str, Key] = {}  # of the files there are, by path

@@ -91,7 +91,8 @@ class Request:
     About `most` bytes are wanted where a batch has to be short. Records after the `latest` time
     are bad. `slack_us` is None where nothing can be late. Deliveries of sources that are not known
     are numbered from after `released` on. A `thorough` look does not rely on what others tell of
-    changes: a source is about to be taken for dead.
+    changes: a source is about to be taken for dead. `recipes` are what is computed of the batch,
+    for intakes that have it computed elsewhere.
     """
 
     now: float
@@ -102,6 +103,9 @@ class Request:
     latest: int | None
     released: int = 0
     thorough: bool = False
+    recipes: Sequence[Recipe] = ()
+    wanted: Mapping[str, int] = field(default_factory=dict)
+    """By axis, positions before which windows have to set off soon, whatever is there of them."""
 
 
 @dataclass(frozen=True)

@@ -24,8 +24,9 @@ from muntin.spark.context import own_context
 from muntin.spark.gateway import Jvm
 from muntin.spark.runner import Settings, SparkRun, Summary
 from muntin.store import DEFAULT_STATE
-from muntin.store.checkpoint import require_free
+from muntin.store.hold import require_free
 from muntin.windows.choice import Sharing
+from muntin.wire.keys import Keys
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
@@ -43,6 +44,7 @@ class RunOptions:
     seconds: float | None
     idle_seconds: float
     sharing: Sharing = "auto"
+    keys: Keys | None = None
 
 
 def run_program(
@@ -55,6 +57,7 @@ def run_program(
         options.idle_seconds,
         seconds=options.seconds,
         sharing=options.sharing,
+        keys=options.keys,
     )
     require_free(options.state)
     with ready(jvm, console) as (context, stop):
@@ -72,8 +75,7 @@ def run_program(
 def tell(summary: Summary, console: Console) -> None:
     """The totals in words."""
     console.print(_totals(summary), soft_wrap=True)
-    if summary.open:
-        job, (records, windows) = max(summary.open.items(), key=lambda item: item[1])
+    for job, (records, windows) in summary.open.items():
         wait = f"wait{'s' if records == 1 else ''} in {_count(windows, 'open window')}"
         console.print(f"{_count(records, 'record')} of job '{job}' {wait}", soft_wrap=True)
     for text in losses(summary.records, summary.bad, summary.late, summary.slack_us):

@@ -95,6 +95,7 @@ class _Rows:
         wanted = Wanted.of(recipe.shape for recipe in self.recipes)
         records = parse(Chunk(rows, 0, rows.nbytes, {}), self.stream, wanted, order)
         blocks, reading = compute(records, source, self.recipes, clocks)
+        reading = reading.placed(lambda _: name)
         if reading.ahead:
             reading = replace(reading, notes=(ahead_text(name, reading.ahead),))
         return Delivery(blocks, (reading,))

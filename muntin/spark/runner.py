@@ -7,7 +7,7 @@ become final in one commit, and a batch costs no planning by Spark.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -19,15 +19,17 @@ from pyspark import SparkContext
 from muntin.logs.events import FileEvents
 from muntin.logs.tail import BATCH_BYTES
 from muntin.model import Job, Program, Stream
+from muntin.run.agents import Agents
 from muntin.run.catalog import Catalog
 from muntin.run.files import LogFiles
 from muntin.run.loop import POLL_SECONDS, Clock, Loop, Rules, Turn
 from muntin.run.progress import Progress
 from muntin.schedule.pace import Pace, rest_after
 from muntin.spark.collection import SparkCollection
-from muntin.store.checkpoint import locked
+from muntin.store.hold import StateHold, locked
 from muntin.store.journal import Journal
 from muntin.windows.choice import Sharing
+from muntin.wire.keys import Keys
 
 
 @dataclass(frozen=True)
@@ -40,6 +42,7 @@ class Settings:
     batch_bytes: int = BATCH_BYTES
     seconds: float | None = None
     sharing: Sharing = "auto"
+    keys: Keys | None = None  # for agents
 
 
 @dataclass
@@ -85,21 +88,31 @@ class StreamRun:
         jobs: Sequence[Job],
         settings: Settings,
         clock: Clock = time.time,
+        others: Iterable[str] = (),
     ) -> None:
+        """`others` are the streams of the program beside this one."""
         catalog = Catalog.of(stream, jobs)
         follow = settings.follow
         self._collection = SparkCollection(context, once=not catalog.in_order(follow))
-        journal = Journal(settings.state, catalog, self._collection)
+        journal = Journal(settings.state, catalog, self._collection, others)
         self._events = FileEvents() if follow else None
-        self.intake = LogFiles(
-            stream,
-            follow,
-            journal.positions,
-            settings.batch_bytes,
-            lanes=2 * self._collection.groups,  # for tasks of about the same size
-            events=self._events,
-        )
-        rules = Rules(follow, settings.idle_seconds, settings.sharing)
+        self.intake: LogFiles | Agents
+        sharing = settings.sharing
+        if stream.agents:
+            self.intake, sharing = (
+                Agents(stream, journal.progress.pipeline, settings.keys),
+                "shared",
+            )
+        else:
+            self.intake = LogFiles(
+                stream,
+                follow,
+                journal.positions,
+                settings.batch_bytes,
+                lanes=2 * self._collection.groups,  # for tasks of about the same size
+                events=self._events,
+            )
+        rules = Rules(follow, settings.idle_seconds, sharing)
         self.loop = Loop(catalog, self.intake, self._collection, journal, rules, clock, Pace())
         self._before = _totals(self.loop.progress)
         self._late_before = {name: late.records for name, late in self.loop.progress.late.items()}
@@ -124,6 +137,7 @@ class StreamRun:
         summary.resumed |= any(self._before)
 
     def close(self) -> None:
+        self.intake.close()
         if self._events is not None:
             self._events.close()
         self._collection.clear()
@@ -149,11 +163,11 @@ class SparkRun:
 
     def turns(self) -> Iterator[Turn]:
         with ExitStack() as stack:
-            stack.enter_context(locked(self._settings.state))
+            hold = stack.enter_context(locked(self._settings.state))
             runs = [self._open(stream, stack) for stream in self._streams()]
             started = time.monotonic()
             try:
-                for turn in self._turns(runs, started):
+                for turn in self._turns(runs, started, hold):
                     if turn.bytes or turn.emission.windows:
                         self.summary.seconds = time.monotonic() - started
                     yield turn
@@ -166,17 +180,19 @@ class SparkRun:
 
     def _open(self, stream: Stream, stack: ExitStack) -> StreamRun:
         jobs = self._program.jobs_of(stream.name)
-        run = StreamRun(self._context, stream, jobs, self._settings, self._clock)
+        others = self._program.streams
+        run = StreamRun(self._context, stream, jobs, self._settings, self._clock, others)
         stack.callback(run.close)
         if not self._settings.follow:
-            run.intake.tail.require_files()
+            run.intake.require()
         return run
 
-    def _turns(self, runs: list[StreamRun], started: float) -> Iterator[Turn]:
+    def _turns(self, runs: list[StreamRun], started: float, hold: StateHold) -> Iterator[Turn]:
         seconds = self._settings.seconds
         while runs and not self.stop.is_set():
             begun = time.monotonic()
-            taken = [(run, run.loop.turn(_first(runs))) for run in runs]
+            with hold.in_use():
+                taken = [(run, run.loop.turn(_first(runs))) for run in runs]
             yield from (turn for _, turn in taken)
             behind = [run for run, turn in taken if turn.remaining]
             runs = runs if self._settings.follow else behind

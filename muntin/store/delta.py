@@ -19,6 +19,7 @@ import pyarrow as pa
 from deltalake import (
     CommitProperties,
     DeltaTable,
+    PostCommitHookProperties,
     Schema,
     Transaction,
     WriterProperties,
@@ -28,18 +29,19 @@ from pyarrow.parquet import FileMetaData, ParquetWriter, read_metadata
 
 from muntin.errors import MuntinError, StateError
 from muntin.kernel.engine import literal, run
+from muntin.store import disk, log
 
 # Files smaller than this are merged when there are so many. A size between small files and large
 # ones means that the large are not written again and again.
 _SIZES = ((1 << 20, 32), (16 << 20, 64))
 _WRITER = WriterProperties(compression="SNAPPY", max_row_group_size=1 << 16)
-# How long what is replaced is kept, and after how many commits the log is summed up: opening a
-# table reads what came since.
-_SETTINGS = {
+_SETTINGS = {  # how long what is replaced is kept
     "delta.deletedFileRetentionDuration": "interval 10 minutes",
     "delta.logRetentionDuration": "interval 10 minutes",
-    "delta.checkpointInterval": "16",
 }
+_ENTRIES_PER_SUMMARY = 16  # opening a table reads the entries since the last
+# Entries must not go before what sums them up is on disk, so nothing happens by itself.
+_NO_MORE = PostCommitHookProperties(create_checkpoint=False, cleanup_expired_logs=False)
 _ATTEMPTS = 5
 T = TypeVar("T")
 
@@ -71,13 +73,18 @@ class Snapshot:
     files: tuple[File, ...]
     settings: Mapping[str, str]
 
-    def query(self, files: Sequence[File], sql: str) -> pa.Table:
-        """The rows of `sql`, in which some files of the table are called `stored`."""
+    def query(
+        self, files: Sequence[File], sql: str, beside: Mapping[str, pa.Table] | None = None
+    ) -> pa.Table:
+        """The rows of `sql`, in which some files of the table are called `stored`.
+
+        Tables `beside` it have their names there too.
+        """
         if not files:
             return self.schema.empty_table()
         listed = ", ".join(literal(file.path) for file in files)
         stored = f"read_parquet([{listed}], union_by_name = true)"
-        return run(f"WITH stored AS (FROM {stored}) {sql}", {}, f"reading {self.path}")
+        return run(f"WITH stored AS (FROM {stored}) {sql}", beside or {}, f"reading {self.path}")
 
 
 def exists(path: Path) -> bool:
@@ -86,7 +93,9 @@ def exists(path: Path) -> bool:
 
 def create(path: Path, schema: pa.Schema) -> None:
     with _explained(path, "created"):
-        DeltaTable.create(str(path), schema, configuration=_SETTINGS)
+        DeltaTable.create(
+            str(path), schema, configuration=_SETTINGS, post_commithook_properties=_NO_MORE
+        )
 
 
 def settle(path: Path, settings: Mapping[str, str]) -> None:
@@ -96,13 +105,16 @@ def settle(path: Path, settings: Mapping[str, str]) -> None:
         known = table.metadata().configuration
         new = {k: v for k, v in {**_SETTINGS, **settings}.items() if known.get(k) != v}
         if new:
-            table.alter.set_table_properties(new, raise_if_not_exists=False)
+            table.alter.set_table_properties(
+                new, raise_if_not_exists=False, post_commithook_properties=_NO_MORE
+            )
 
 
 def widen(path: Path, columns: Iterable[pa.Field]) -> None:
     """Adds columns to a table."""
     with _explained(path, "changed"):
-        DeltaTable(str(path)).alter.add_columns(Schema.from_arrow(pa.schema(columns)).fields)
+        fields = Schema.from_arrow(pa.schema(columns)).fields
+        DeltaTable(str(path)).alter.add_columns(fields, post_commithook_properties=_NO_MORE)
 
 
 def write_file(path: Path, schema: pa.Schema, batch: int, tables: Iterable[pa.Table]) -> str | None:
@@ -117,7 +129,7 @@ def write_file(path: Path, schema: pa.Schema, batch: int, tables: Iterable[pa.Ta
             with ParquetWriter(path / name, schema, compression="snappy") as file:
                 for table in (table for table in tables if table.num_rows):
                     rows += table.num_rows
-                    file.write_table(_fitted(table, schema))
+                    file.write_table(fitted(table, schema))
         except BaseException:
             (path / name).unlink(missing_ok=True)
             raise
@@ -141,16 +153,30 @@ def add_file(path: Path, name: str, writer: str, batch: int) -> bool:
             changed = int(stat.st_mtime * 1000)
             add = AddAction(name, stat.st_size, {}, changed, data_change=True, stats=stats)
             table.create_write_transaction(
-                [add], "append", table.schema(), commit_properties=_by(writer, batch)
+                [add],
+                "append",
+                table.schema(),
+                commit_properties=_by(writer, batch),
+                post_commithook_properties=_NO_MORE,
             )
+            table.update_incremental()
+            if table.version() % _ENTRIES_PER_SUMMARY == 0:
+                table.create_checkpoint()
     return True
+
+
+def last_batch(path: Path, writer: str) -> int:
+    """The last batch of a writer that a table has, or -1."""
+    with _explained(path, "read"):
+        last = DeltaTable(str(path)).transaction_version(writer)
+    return -1 if last is None else last
 
 
 def _by(writer: str, batch: int) -> CommitProperties:
     return CommitProperties(app_transactions=[Transaction(writer, batch)])
 
 
-def _fitted(rows: pa.Table, schema: pa.Schema) -> pa.Table:
+def fitted(rows: pa.Table, schema: pa.Schema) -> pa.Table:
     """The rows with all columns of a table, which may have more, and in its types."""
     columns = {
         field.name: rows[field.name].cast(field.type)
@@ -231,16 +257,23 @@ def _as_numbers(column: pa.ChunkedArray) -> pa.ChunkedArray:
 def compact(path: Path) -> None:
     """Merges small files into larger ones once they are many. Readers find the same rows.
 
-    The order of rows may change. Files go when they have not been part of the table for a while.
+    The order of rows may change. Files go when they have not been part of the table for a while,
+    and when what is in their place is on disk.
     """
     with _explained(path, "compacted"):
         table = DeltaTable(str(path))
+        before = log.version(path)
         for size, many in _SIZES:
             sizes = pa.table(table.get_add_actions())["size_bytes"].to_pylist()
             if sum(each < size for each in sizes) >= many:
-                table.optimize.compact(target_size=size, writer_properties=_WRITER)
-        table.vacuum(dry_run=False, full=True)
+                table.optimize.compact(
+                    target_size=size, writer_properties=_WRITER, post_commithook_properties=_NO_MORE
+                )
+        disk.sync([*log.parts_since(path, before), path])
+        disk.sync([*log.files_since(path, before), log.folder_of(path)])
+        table.vacuum(dry_run=False, full=True, post_commithook_properties=_NO_MORE)
         table.create_checkpoint()
+        disk.sync([*log.files_since(path, before), log.folder_of(path)])
         table.cleanup_metadata()
 
 

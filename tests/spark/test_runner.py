@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -387,3 +388,50 @@ def test_larger_windows_have_what_came_too_late_for_smaller_ones(
     write(logs, "web-2", (45, "a", 64))
     left = follower.step()
     assert (0, "a", 131) in left
+
+
+@pytest.mark.parametrize("writing", [False, True])
+def test_a_state_folder_that_is_removed_ends_the_run_at_once(
+    spark: SparkSession, tmp_path: Path, writing: bool
+) -> None:
+    logs, state = tmp_path / "logs", tmp_path / "state"
+    write(logs, "web-1", (1, "a", 1), (11, "a", 2))
+    run = SparkRun(program(logs), spark.sparkContext, Settings(state, follow=True))
+    turns = run.turns()
+    next(turns)
+    shutil.rmtree(state)
+    if writing:
+        write(logs, "web-1", (21, "a", 4))
+    with pytest.raises(mt.StateError, match="was removed or replaced while this run used it"):
+        next(turns)
+    assert not state.exists()
+
+
+def turn_once(spark: SparkSession, folder: Path, text: str) -> list[str]:
+    """A short run that follows the logs; what it says."""
+    settings = Settings(folder / "state", follow=True, seconds=0)
+    turns = list(SparkRun(mt.sql(text), spark.sparkContext, settings).turns())
+    return [note for turn in turns for note in turn.notes]
+
+
+def test_a_state_that_was_lost_repeats_no_window(spark: SparkSession, tmp_path: Path) -> None:
+    logs, text = tmp_path / "logs", STREAM.format(folder=tmp_path / "logs", slack="")
+    write(logs, "web-1", (1, "a", 1), (11, "a", 2), (21, "a", 4))
+    assert turn_once(spark, tmp_path, text) == []
+    before = stored(tmp_path)
+    assert before == [(0, "a", 1, 1), (10, "a", 2, 1)]
+    shutil.rmtree(tmp_path / "state" / "streams")
+    write(logs, "web-1", (31, "a", 8))
+    assert "stream 'logs' has no state, but results" in turn_once(spark, tmp_path, text)[0]
+    assert stored(tmp_path) == [*before, (20, "a", 4, 1)]
+    assert len(mt.results("sums", tmp_path / "state")) == 3
+
+
+def test_a_stream_that_was_renamed_repeats_no_window(spark: SparkSession, tmp_path: Path) -> None:
+    logs, text = tmp_path / "logs", STREAM.format(folder=tmp_path / "logs", slack="")
+    write(logs, "web-1", (1, "a", 1), (11, "a", 2), (12, "a", 4))
+    assert turn_once(spark, tmp_path, text) == []
+    write(logs, "web-1", (13, "a", 8), (21, "a", 4))
+    (note,) = turn_once(spark, tmp_path, text.replace(" logs", " access"))
+    assert note.startswith("stream 'access' goes on where stream 'logs' stood")
+    assert stored(tmp_path) == [(0, "a", 1, 1), (10, "a", 14, 3)]

@@ -1,0 +1,94 @@
+"""An agent behind Arrow Flight: an action to exchange, and deliveries to get."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from hmac import compare_digest
+from typing import Any, TypeVar
+
+import pyarrow as pa
+from pyarrow import flight
+
+from muntin.agent.agent import Agent
+from muntin.errors import MuntinError
+from muntin.model import Stream
+from muntin.wire.keys import Keys
+from muntin.wire.messages import Exchange, Fetch, decode, encode
+
+PARCELS = pa.schema([("parcel", pa.binary())])
+_Message = TypeVar("_Message")
+_MOST_TOLD = 16 << 20  # bytes of a message
+
+
+class AgentServer(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow has no types
+    """Serves until it is shut down; every answer is made by the thread that reads logs."""
+
+    def __init__(
+        self, agent: Agent, address: str, keys: Keys | None = None, mutual: bool = False
+    ) -> None:
+        """With keys, all is encrypted and only who has the token is answered.
+
+        If it is `mutual`, who asks has to show a certificate of the same authority, too.
+        """
+        if keys is None:
+            super().__init__(f"grpc+tcp://{address}")
+        else:
+            super().__init__(
+                f"grpc+tls://{address}",
+                tls_certificates=[(keys.certificate, keys.key)],
+                verify_client=mutual,
+                root_certificates=keys.ca,
+                middleware={"token": _Doorman(keys.token)},
+            )
+        self._agent = agent
+
+    def do_action(self, context: object, action: flight.Action) -> Iterator[bytes]:
+        kinds: dict[str, tuple[type, Callable[[Any], object]]] = {
+            "exchange": (Exchange, self._agent.exchange),
+            "columns": (Stream, self._agent.columns),
+            "settings": (str, self._agent.clauses),
+        }
+        if action.type not in kinds:
+            raise flight.FlightServerError(f"there is no action '{action.type[:40]}'")
+        kind, answer = kinds[action.type]
+        told: object = _understood(action.body.to_pybytes(), kind)
+        return iter([encode(_answered(lambda: self._agent.ask(lambda: answer(told))))])
+
+    def do_get(self, context: object, ticket: flight.Ticket) -> flight.RecordBatchStream:
+        wanted = _understood(ticket.ticket, Fetch)
+        parcels = _answered(lambda: self._agent.ask(lambda: self._agent.fetch(wanted)))
+        batches = (pa.record_batch([pa.array([data], pa.binary())], PARCELS) for data in parcels)
+        return flight.GeneratorStream(PARCELS, batches)
+
+
+class _Doorman(flight.ServerMiddlewareFactory):  # type: ignore[misc]  # pyarrow has no types
+    """Lets in who has the token."""
+
+    def __init__(self, token: str) -> None:
+        self._wanted = f"Bearer {token}".encode()
+
+    def start_call(self, info: object, headers: Mapping[str, Sequence[str]]) -> None:
+        shown = [
+            text
+            for name, texts in headers.items()
+            if name.lower() == "authorization"
+            for text in texts
+        ]
+        if not any(compare_digest(text.encode(), self._wanted) for text in shown):
+            raise flight.FlightUnauthenticatedError("this agent answers pipelines with its token")
+
+
+def _understood(data: bytes, kind: type[_Message]) -> _Message:
+    if len(data) > _MOST_TOLD:
+        raise flight.FlightServerError(f"a message of {len(data)} bytes is too long")
+    return _answered(lambda: decode(data, kind))
+
+
+def _answered(answer: Callable[[], _Message]) -> _Message:
+    """The answer; what goes wrong is told in one sentence."""
+    try:
+        return answer()
+    except MuntinError as error:
+        raise flight.FlightServerError(str(error)) from None
+    except TimeoutError:
+        raise flight.FlightUnavailableError("the agent is busy; ask again") from None
