@@ -134,6 +134,9 @@ def run(
         str, typer.Option(help="How windows are computed: auto, shared or separate.")
     ] = "auto",
     summary: Annotated[Path | None, typer.Option(help="Write totals here as JSON.")] = None,
+    keys: Annotated[
+        Path | None, typer.Option(help="A folder of `muntin keys`, for agents.")
+    ] = None,
 ) -> None:
     """Run all jobs on Spark; results go to Delta tables under the state folder."""
     from muntin.spark.gateway import held_back, starting
@@ -147,10 +150,12 @@ def run(
             from muntin.api import seconds_of
             from muntin.language import program as programs
             from muntin.show.console import RunOptions, run_program
+            from muntin.wire.keys import PIPELINE, read_keys
         seconds = seconds_of(for_, "--for") if for_ is not None else None
         chosen = cast("Sharing", sharing)
-        options = RunOptions(state, once, seconds, seconds_of(idle, "--idle"), chosen)
-        program = _chosen(programs.load(file), None)
+        held = read_keys(keys, PIPELINE) if keys is not None else None
+        options = RunOptions(state, once, seconds, seconds_of(idle, "--idle"), chosen, held)
+        program = _chosen(programs.load(file, held), None)
         if summary is not None:
             _write(summary, "", "a")  # refused now rather than after the run
         totals = run_program(program, options, jvm, _err)
@@ -214,12 +219,36 @@ def agent(
     listen: Annotated[str, typer.Option(help="Where pipelines find it.")] = "127.0.0.1:7070",
     state: Annotated[Path, typer.Option(help="The folder for restarts.")] = Path("muntin-agent"),
     nice: Annotated[int, typer.Option(help="How far behind other processes it stands.")] = 10,
+    keys: Annotated[
+        Path | None, typer.Option(help="A folder of `muntin keys`: TLS, and who may ask.")
+    ] = None,
+    mutual: Annotated[
+        bool, typer.Option("--mutual", help="Pipelines have to show a certificate, too.")
+    ] = False,
 ) -> None:
     """Read this server's logs where they are, and ship what jobs count of them."""
     from muntin.agent.process import serve
     from muntin.agent.settings import read_settings
+    from muntin.wire.keys import read_keys
 
-    serve(read_settings(config, name, state), listen, _err.print, nice)
+    held = read_keys(keys, name, required=True) if keys is not None else None
+    if mutual and held is None:
+        raise InputError("--mutual is about certificates; give --keys too")
+    serve(read_settings(config, name, state), listen, _note, nice, held, mutual)
+
+
+@app.command()
+def keys(
+    folder: Annotated[Path, typer.Argument(help="Where keys are, or will be.")],
+    names: Annotated[
+        list[str], typer.Argument(help="Agents, as web01 or web01=host,10.0.0.5; and pipeline.")
+    ],
+) -> None:
+    """Make certificates and a token, with which agents and pipelines know each other."""
+    from muntin.wire.keys import make_keys
+
+    for path in make_keys(folder, names):
+        typer.echo(path)
 
 
 @app.command()

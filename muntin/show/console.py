@@ -26,6 +26,7 @@ from muntin.spark.runner import Settings, SparkRun, Summary
 from muntin.store import DEFAULT_STATE
 from muntin.store.hold import require_free
 from muntin.windows.choice import Sharing
+from muntin.wire.keys import Keys
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
@@ -43,6 +44,7 @@ class RunOptions:
     seconds: float | None
     idle_seconds: float
     sharing: Sharing = "auto"
+    keys: Keys | None = None
 
 
 def run_program(
@@ -55,6 +57,7 @@ def run_program(
         options.idle_seconds,
         seconds=options.seconds,
         sharing=options.sharing,
+        keys=options.keys,
     )
     require_free(options.state)
     with ready(jvm, console) as (context, stop):

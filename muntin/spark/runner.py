@@ -7,7 +7,7 @@ become final in one commit, and a batch costs no planning by Spark.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -29,6 +29,7 @@ from muntin.spark.collection import SparkCollection
 from muntin.store.hold import StateHold, locked
 from muntin.store.journal import Journal
 from muntin.windows.choice import Sharing
+from muntin.wire.keys import Keys
 
 
 @dataclass(frozen=True)
@@ -41,6 +42,7 @@ class Settings:
     batch_bytes: int = BATCH_BYTES
     seconds: float | None = None
     sharing: Sharing = "auto"
+    keys: Keys | None = None  # for agents
 
 
 @dataclass
@@ -86,16 +88,21 @@ class StreamRun:
         jobs: Sequence[Job],
         settings: Settings,
         clock: Clock = time.time,
+        others: Iterable[str] = (),
     ) -> None:
+        """`others` are the streams of the program beside this one."""
         catalog = Catalog.of(stream, jobs)
         follow = settings.follow
         self._collection = SparkCollection(context, once=not catalog.in_order(follow))
-        journal = Journal(settings.state, catalog, self._collection)
+        journal = Journal(settings.state, catalog, self._collection, others)
         self._events = FileEvents() if follow else None
         self.intake: LogFiles | Agents
         sharing = settings.sharing
         if stream.agents:
-            self.intake, sharing = Agents(stream, journal.progress.pipeline), "shared"
+            self.intake, sharing = (
+                Agents(stream, journal.progress.pipeline, settings.keys),
+                "shared",
+            )
         else:
             self.intake = LogFiles(
                 stream,
@@ -173,7 +180,8 @@ class SparkRun:
 
     def _open(self, stream: Stream, stack: ExitStack) -> StreamRun:
         jobs = self._program.jobs_of(stream.name)
-        run = StreamRun(self._context, stream, jobs, self._settings, self._clock)
+        others = self._program.streams
+        run = StreamRun(self._context, stream, jobs, self._settings, self._clock, others)
         stack.callback(run.close)
         if not self._settings.follow:
             run.intake.require()

@@ -23,11 +23,12 @@ from muntin.fidelity.timing import Timing
 from muntin.kernel.block import Block
 from muntin.logs.tail import FilePosition
 from muntin.model import Program
-from muntin.run.catalog import InForce
+from muntin.run.catalog import Catalog, InForce
 from muntin.run.failures import Failures
 from muntin.run.progress import Lateness, Leaving, Progress
 from muntin.store import disk, tape
 from muntin.store.document import Document, apply, decode, difference, encode
+from muntin.store.repeats import Ends
 from muntin.store.tallies import Stored, TallyFiles
 from muntin.windows.choice import Choice
 
@@ -45,6 +46,9 @@ class Saved:
     blocks: Mapping[str, Sequence[Block]] = field(default_factory=dict)
     results: dict[str, str] = field(default_factory=dict)  # files of jobs
     tables: dict[str, int] = field(default_factory=dict)  # versions of jobs' tables on disk
+    writer: str = ""  # whose batches these are, as tables have them
+    known: dict[str, Ends] = field(default_factory=dict)
+    """Up to where tables have windows that an earlier state has stored, and this one may repeat."""
 
 
 class Checkpoint:
@@ -67,6 +71,21 @@ class Checkpoint:
     def is_loose(self) -> bool:
         """Whether blocks that were added one by one have become as large as all were once."""
         return self._added >= self._whole
+
+    def take_over(self, catalog: Catalog, others: Collection[str]) -> str | None:
+        """Goes on with the state of a stream that had the same jobs, and has gone.
+
+        `others` are the streams that are still there. Returns the name that this one had before.
+        """
+        folder = self._folder.parent
+        if not folder.is_dir() or any(self._folder.glob("state-*.tape")):
+            return None
+        for path in sorted(folder.iterdir()):
+            found = Checkpoint(self._state, path.name).peek() if path.name not in others else None
+            if found is not None and any(map(found.in_force.had, catalog.jobs.values())):
+                path.rename(self._folder)
+                return path.name
+        return None
 
     def save(
         self, saved: Saved, whole: bool, anew: bool = False, before: Iterable[Path] = ()
@@ -200,6 +219,7 @@ def _document(saved: Saved) -> Document:
             "version": VERSION,
             "batch": saved.batch,
             "results": tuple(saved.results.items()),
+            "writer": saved.writer,
             "left_at": p.left_at,
             "frame_batch": p.frame_batch,
             "released": p.released,
@@ -208,6 +228,7 @@ def _document(saved: Saved) -> Document:
             "totals": (p.records, p.bad, p.bytes, p.windows),
         },
         "tables": saved.tables,
+        "known": saved.known,
         "shapes": saved.in_force.shapes,
         "grids": saved.in_force.grids,
         "windows": saved.in_force.windows,
@@ -275,12 +296,14 @@ def _saved(document: Document) -> Saved:
         in_force,
         results=dict(now["results"]),
         tables=sections["tables"],
+        writer=now.get("writer", ""),
+        known=sections["known"],
     )
 
 
 _SECTIONS = (
-    "tables", "shapes", "grids", "windows", "positions", "sources", "emitted", "left", "timings",
-    "lags", "choices", "late", "failures", "dropped", "failed", "failing", "began",
+    "tables", "known", "shapes", "grids", "windows", "positions", "sources", "emitted", "left",
+    "timings", "lags", "choices", "late", "failures", "dropped", "failed", "failing", "began",
 )  # fmt: skip
 
 

@@ -73,13 +73,18 @@ class Snapshot:
     files: tuple[File, ...]
     settings: Mapping[str, str]
 
-    def query(self, files: Sequence[File], sql: str) -> pa.Table:
-        """The rows of `sql`, in which some files of the table are called `stored`."""
+    def query(
+        self, files: Sequence[File], sql: str, beside: Mapping[str, pa.Table] | None = None
+    ) -> pa.Table:
+        """The rows of `sql`, in which some files of the table are called `stored`.
+
+        Tables `beside` it have their names there too.
+        """
         if not files:
             return self.schema.empty_table()
         listed = ", ".join(literal(file.path) for file in files)
         stored = f"read_parquet([{listed}], union_by_name = true)"
-        return run(f"WITH stored AS (FROM {stored}) {sql}", {}, f"reading {self.path}")
+        return run(f"WITH stored AS (FROM {stored}) {sql}", beside or {}, f"reading {self.path}")
 
 
 def exists(path: Path) -> bool:
@@ -124,7 +129,7 @@ def write_file(path: Path, schema: pa.Schema, batch: int, tables: Iterable[pa.Ta
             with ParquetWriter(path / name, schema, compression="snappy") as file:
                 for table in (table for table in tables if table.num_rows):
                     rows += table.num_rows
-                    file.write_table(_fitted(table, schema))
+                    file.write_table(fitted(table, schema))
         except BaseException:
             (path / name).unlink(missing_ok=True)
             raise
@@ -160,11 +165,18 @@ def add_file(path: Path, name: str, writer: str, batch: int) -> bool:
     return True
 
 
+def last_batch(path: Path, writer: str) -> int:
+    """The last batch of a writer that a table has, or -1."""
+    with _explained(path, "read"):
+        last = DeltaTable(str(path)).transaction_version(writer)
+    return -1 if last is None else last
+
+
 def _by(writer: str, batch: int) -> CommitProperties:
     return CommitProperties(app_transactions=[Transaction(writer, batch)])
 
 
-def _fitted(rows: pa.Table, schema: pa.Schema) -> pa.Table:
+def fitted(rows: pa.Table, schema: pa.Schema) -> pa.Table:
     """The rows with all columns of a table, which may have more, and in its types."""
     columns = {
         field.name: rows[field.name].cast(field.type)

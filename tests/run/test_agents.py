@@ -119,7 +119,8 @@ def test_an_agent_that_is_away_is_told_of_and_comes_back(tmp_path: Path) -> None
     pipeline.turn()
     pipeline.turn()
     assert [note for note in pipeline.notes if "cannot be reached" in note] == [
-        f"stream 'logs': the agent at {place} cannot be reached"
+        f"stream 'logs': the agent at {place} cannot be reached; "
+        "one that listens to others needs --keys"
     ]
     write(tmp_path / "web01", 400, 800)
     with serving("web01", tmp_path / "web01") as (_, place):

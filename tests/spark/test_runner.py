@@ -438,3 +438,33 @@ def test_a_stream_that_fails_takes_nothing_from_what_others_have_committed(
     again = SparkRun(program_, spark.sparkContext, Settings(tmp_path / "state", False)).turns()
     starts = [r.start // 60_000_000 for turn in again for r in turn.emission.results()]
     assert starts == ([1, 2] if follow else [2])
+
+
+def turn_once(spark: SparkSession, folder: Path, text: str) -> list[str]:
+    """A short run that follows the logs; what it says."""
+    settings = Settings(folder / "state", follow=True, seconds=0)
+    turns = list(SparkRun(mt.sql(text), spark.sparkContext, settings).turns())
+    return [note for turn in turns for note in turn.notes]
+
+
+def test_a_state_that_was_lost_repeats_no_window(spark: SparkSession, tmp_path: Path) -> None:
+    logs, text = tmp_path / "logs", STREAM.format(folder=tmp_path / "logs", slack="")
+    write(logs, "web-1", (1, "a", 1), (11, "a", 2), (21, "a", 4))
+    assert turn_once(spark, tmp_path, text) == []
+    before = stored(tmp_path)
+    assert before == [(0, "a", 1, 1), (10, "a", 2, 1)]
+    shutil.rmtree(tmp_path / "state" / "streams")
+    write(logs, "web-1", (31, "a", 8))
+    assert "stream 'logs' has no state, but results" in turn_once(spark, tmp_path, text)[0]
+    assert stored(tmp_path) == [*before, (20, "a", 4, 1)]
+    assert len(mt.results("sums", tmp_path / "state")) == 3
+
+
+def test_a_stream_that_was_renamed_repeats_no_window(spark: SparkSession, tmp_path: Path) -> None:
+    logs, text = tmp_path / "logs", STREAM.format(folder=tmp_path / "logs", slack="")
+    write(logs, "web-1", (1, "a", 1), (11, "a", 2), (12, "a", 4))
+    assert turn_once(spark, tmp_path, text) == []
+    write(logs, "web-1", (13, "a", 8), (21, "a", 4))
+    (note,) = turn_once(spark, tmp_path, text.replace(" logs", " access"))
+    assert note.startswith("stream 'access' goes on where stream 'logs' stood")
+    assert stored(tmp_path) == [(0, "a", 1, 1), (10, "a", 14, 3)]
