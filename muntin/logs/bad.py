@@ -61,7 +61,8 @@ def first_bad_row(chunk: Chunk, records: pa.Table, stream: Stream, wanted: Wante
     if stream.until is not None:
         clause = f"TIMESTAMP {stream.timestamp} TO {stream.until}"
         return BadRow(number, text, f"{clause} gives no time, or an end before the start")
-    return BadRow(number, text, f"TIMESTAMP {stream.timestamp} gives no time", True)
+    clause = f"TIMESTAMP {stream.timestamp}"
+    return BadRow(number, text, f"{clause} gives no time of the years 1 to 9999", True)
 
 
 def first_fall(
