@@ -17,7 +17,7 @@ from muntin.fidelity.scoreboard import Moment, Scoreboard, Source
 from muntin.kernel.compute import Recipe
 from muntin.kernel.kinds import kind_of
 from muntin.kernel.reading import Reading
-from muntin.model import Fault, Job
+from muntin.model import TIME, Fault, Job
 from muntin.run.answers import emission_of, note_timing, still_leaving
 from muntin.run.catalog import Catalog, InForce
 from muntin.run.chooser import Chooser
@@ -238,7 +238,17 @@ class Loop:
             self.progress.released,
             self._scoreboard.falls_silent(self._moment(), started),
             self._recipes(),
+            self._wanted(started),
         )
+
+    def _wanted(self, started: float) -> dict[str, int]:
+        """Before which positions windows with a deadline have to set off before the next batch."""
+        bounds = (job.bounds.within_us for job in self.catalog.jobs.values())
+        soonest = min((within for within in bounds if within is not None), default=None)
+        if soonest is None or not self._follow:
+            return {}
+        lead = 2 * (self.pace.batch.high + self.pace.leaving.high)
+        return {TIME.column: int((started + lead) * 1e6) - soonest}
 
     def _read(self, batch: Batch, started: float) -> Iterator[str]:
         """Has a batch read and notes what came of it; tells what the user should know."""
