@@ -41,6 +41,7 @@ from muntin.logs.copies import log_of
 from muntin.logs.formats import Wanted, needed_columns, records_sql, sizes_sql
 from muntin.logs.gunzip import CUT, is_gzip
 from muntin.model import NOWHERE, POSITION, SIZE, SOURCE_COLUMN, TIME, UNTIL, Stream
+from muntin.units import FIRST_US, LAST_US
 
 # Blocks of pieces are merged when they become many: a lane may be one long gzip file.
 _BLOCKS_AT_MOST = 32
@@ -477,9 +478,21 @@ def parse(chunk: Chunk, stream: Stream, wanted: Wanted, order: WorkOrder) -> pa.
 def _parse(fields: pa.Table, stream: Stream, wanted: Wanted, place: str, torn: bool) -> pa.Table:
     """The records of fields, in their order."""
     sql = records_sql(stream, wanted, frozenset(fields.column_names), torn)
-    records = run(sql, {"fields": fields}, f"parsing {place}")
+    records = _in_calendar(run(sql, {"fields": fields}, f"parsing {place}"))
     if wanted.sizes:
         sizes = f"SELECT {sizes_sql(stream.format, fields.column_names)} AS n FROM fields"
         counted = run(sizes, {"fields": fields}, f"measuring {place}")
         records = records.append_column(SIZE, counted["n"])
     return records
+
+
+def _in_calendar(records: pa.Table) -> pa.Table:
+    """The records; those with a time before the year 1 or after 9999 have none."""
+    times = records.column(POSITION)
+    bounds = pc.min_max(times)
+    first, last = (bounds[name].as_py() for name in ("min", "max"))
+    if first is None or (first >= FIRST_US and last <= LAST_US):
+        return records
+    inside = pc.and_(pc.greater_equal(times, FIRST_US), pc.less_equal(times, LAST_US))
+    known = pc.if_else(inside, times, pa.scalar(None, pa.int64()))
+    return records.set_column(records.column_names.index(POSITION), POSITION, known)

@@ -19,6 +19,7 @@ from muntin.kernel.engine import quote, run
 from muntin.kernel.kinds import kind_of
 from muntin.kernel.statements import SESSION_RECORDS, SESSION_START, WINDOW, WINDOW_END
 from muntin.model import Counts, Job
+from muntin.units import FIRST_US, LAST_US
 
 Kind = tuple[int, int]  # which of the job's windows and the pane it ends before; or a session
 Numbers = NDArray[np.int64]
@@ -44,7 +45,11 @@ class Result:
     revision: int = 0
 
     def to_pandas(self) -> Any:
-        return self.rows.to_pandas()
+        """A DataFrame; with dates out of Python's calendar, they are no objects of its own."""
+        try:
+            return self.rows.to_pandas()
+        except (OverflowError, ValueError):
+            return self.rows.to_pandas(date_as_object=False)
 
 
 @dataclass(frozen=True)
@@ -124,20 +129,21 @@ class JobWindows:
             yield replace(self, rows=self.rows.slice(start, _ROWS_AT_ONCE))._table()
         names, withdrawn = self._names, self._withdrawn()
         if withdrawn:
-            kind = self._axis_type
             columns = {
                 "job": [self.job.name] * len(withdrawn),
                 "window_name": [names[which] for which, _ in withdrawn],
-                "window_start": pa.array([self.bounds(k)[0] for k in withdrawn], kind),
-                "window_end": pa.array([self.bounds(k)[1] for k in withdrawn], kind),
+                "window_start": self._shown([self.bounds(k)[0] for k in withdrawn]),
+                "window_end": self._shown([self.bounds(k)[1] for k in withdrawn]),
                 "revision": [self.revisions[k] for k in withdrawn],
                 "emitted_at": pa.array([int(self.at * 1e6)] * len(withdrawn), _TIMES),
             }
             yield pa.table(columns)
 
-    @property
-    def _axis_type(self) -> pa.DataType:
-        return _TIMES if self.job.shape.axis.is_time else pa.int64()
+    def _shown(self, positions: Numbers | Sequence[int]) -> pa.Array:
+        """Bounds of windows: of time, no further than there are dates that everybody can read."""
+        if not self.job.shape.axis.is_time:
+            return pa.array(positions, pa.int64())
+        return pa.array(np.clip(positions, FIRST_US, LAST_US)).cast(_TIMES)
 
     def _table(self) -> pa.Table:
         which = pa.array(self.rows.column(WINDOW).to_numpy())
@@ -145,8 +151,8 @@ class JobWindows:
         columns = {
             "job": pa.repeat(pa.scalar(self.job.name), len(ends)),
             "window_name": pa.array(self._names, pa.string()).take(which),
-            "window_start": pa.array(starts).cast(self._axis_type),
-            "window_end": pa.array(ends).cast(self._axis_type),
+            "window_start": self._shown(starts),
+            "window_end": self._shown(ends),
         }
         columns |= {o.name: self.rows.column(o.name) for o in self.job.outputs}
         counted = np.zeros((len(ends), 5), np.int64)
