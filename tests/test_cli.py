@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from muntin.cli import main
+from muntin.store.hold import locked
 from tests.waiting import PATIENCE
 
 SQL = """
@@ -259,3 +260,15 @@ def test_an_interrupted_query_says_that_it_stopped(tmp_path: Path) -> None:
     process.send_signal(signal.SIGINT)
     _, err = process.communicate(timeout=PATIENCE)
     assert (process.returncode, err) == (130, "stopped\n")
+
+
+def test_a_state_folder_in_use_is_refused_before_anything_is_started(
+    sql: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def start(*_: object, **__: object) -> None:
+        raise AssertionError
+
+    monkeypatch.setattr("muntin.spark.gateway.Jvm", start)
+    with locked(sql.parent / "state"):
+        code, _, err = muntin(capsys, "run", sql, "--state", sql.parent / "state")
+    assert (code, f"in use by process {os.getpid()}; stop it" in err) == (1, True)

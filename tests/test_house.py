@@ -43,7 +43,7 @@ TESTED_ELSEWHERE = {
 
 # Lower floors know nothing of higher ones.
 FLOORS = [
-    {"errors", "model", "windows"},
+    {"errors", "loading", "model", "windows"},
     {"units"},
     {"fidelity"},
     {"kernel"},
