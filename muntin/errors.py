@@ -69,6 +69,10 @@ class BadValueError(EngineError):
     """DuckDB refused values that a statement was given; the statement is not worth a look."""
 
 
+class SparkError(MuntinError):
+    """Spark cannot be started or reached, or has failed."""
+
+
 class StateError(MuntinError):
     """A state folder that cannot be read, written or continued."""
 

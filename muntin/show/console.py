@@ -149,7 +149,9 @@ def ready(jvm: Jvm, console: Console) -> Iterator[tuple[SparkContext, Event]]:
     stop = Event()
     with stop_on_signals(stop), ExitStack() as stack:
         with console.status("starting Spark"):
-            context = stack.enter_context(own_context(jvm, stop))
+            context = stack.enter_context(
+                own_context(jvm, stop, lambda text: console.print(note(text), soft_wrap=True))
+            )
         yield context, stop
 
 

@@ -26,6 +26,7 @@ from muntin.run.loop import POLL_SECONDS, Clock, Loop, Rules, Turn
 from muntin.run.progress import Progress
 from muntin.schedule.pace import Pace, rest_after
 from muntin.spark.collection import SparkCollection
+from muntin.spark.trouble import explained
 from muntin.store.hold import StateHold, locked
 from muntin.store.journal import Journal
 from muntin.windows.choice import Sharing
@@ -191,7 +192,7 @@ class SparkRun:
         seconds = self._settings.seconds
         while runs and not self.stop.is_set():
             begun = time.monotonic()
-            with hold.in_use():
+            with hold.in_use(), explained(self._settings.state):
                 taken = [(run, run.loop.turn(_first(runs))) for run in runs]
             yield from (turn for _, turn in taken)
             behind = [run for run, turn in taken if turn.remaining]
