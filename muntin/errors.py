@@ -8,6 +8,7 @@ MuntinError
 ├── CodeError        Python of a job or an aggregate that is missing or of another form
 ├── EngineError      DuckDB refused a generated statement
 │   └── BadValueError   values in it are to blame: no number, too large, divided by zero
+├── SparkError       Spark that cannot be started or reached, or whose tasks fail
 ├── StateError       a state folder that cannot be read, written or continued
 └── WireError        an agent that cannot be reached, or says what cannot be understood
 """

@@ -154,7 +154,10 @@ class SparkRun:
         settings: Settings,
         stop: Event | None = None,
         clock: Clock = time.time,
+        hold: StateHold | None = None,
     ) -> None:
+        """Who holds the state folder already says so; otherwise it is held from the first turn."""
+        self._hold = hold
         self._clock = clock
         self._program = program
         self._context = context
@@ -164,7 +167,7 @@ class SparkRun:
 
     def turns(self) -> Iterator[Turn]:
         with ExitStack() as stack:
-            hold = stack.enter_context(locked(self._settings.state))
+            hold = self._hold or stack.enter_context(locked(self._settings.state))
             runs = [self._open(stream, stack) for stream in self._streams()]
             started = time.monotonic()
             try:

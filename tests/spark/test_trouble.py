@@ -54,8 +54,8 @@ def test_a_worker_that_was_killed_is_told(spark: SparkSession, tmp_path: Path) -
         (
             "SparkException: Job aborted due to stage failure: Task 0 in stage 3.0 failed 4 times, "
             "most recent failure: Lost task 0.3 in stage 3.0 (TID 9): ExecutorLostFailure "
-            "(executor 1 exited caused by one of the running tasks) Reason: Command exited with code 137\n"
-            "Driver stacktrace:",
+            "(executor 1 exited caused by one of the running tasks) Reason: Command exited with "
+            "code 137\nDriver stacktrace:",
             "Spark has lost an executor too often (executor 1 exited caused by one of the running "
             "tasks: Command exited with code 137); see its log",
         ),
