@@ -67,7 +67,9 @@ def first_bad_row(chunk: Chunk, records: pa.Table, stream: Stream, wanted: Wante
     if stream.until is not None:
         clause = f"TIMESTAMP {stream.timestamp} TO {stream.until}"
         return BadRow(number, text, f"{clause} gives no time, or an end before the start")
-    return BadRow(number, text, f"TIMESTAMP {stream.timestamp} gives no time of the years 1 to 9999{hint}")
+    return BadRow(
+        number, text, f"TIMESTAMP {stream.timestamp} gives no time of the years 1 to 9999{hint}"
+    )
 
 
 def _time_hint(fields: pa.Table, stream: Stream, wrong: Sequence[str]) -> str:
