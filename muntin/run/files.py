@@ -99,7 +99,10 @@ class LogFiles:
         """There is nothing to end."""
 
     def next(self, request: Request) -> Batch:
-        batch = self.tail.next_batch(request.now, request.in_order, request.most, request.thorough)
+        only = _wanted(request.recipes)
+        batch = self.tail.next_batch(
+            request.now, request.in_order, request.most, request.thorough, only
+        )
         self._behind = batch.behind
         lanes = tuple(_dated(batch.lanes, request))
         work = LaneWork(lanes, self._stream, request.slack_us, self._piece_bytes)
@@ -114,6 +117,19 @@ class LogFiles:
 
     def behind(self, sources: Mapping[str, Source]) -> frozenset[str]:
         return self._behind
+
+    def names(self, now: float) -> frozenset[str]:
+        return self.tail.names(now)
+
+
+def _wanted(recipes: Sequence[Recipe]) -> frozenset[str] | None:
+    """The sources that some recipe wants; None: all."""
+    wanted: set[str] = set()
+    for recipe in recipes:
+        if recipe.sources is None:
+            return None
+        wanted |= recipe.sources
+    return frozenset(wanted) if recipes else None
 
 
 def _dated(lanes: Iterable[Lane], request: Request) -> Iterator[Lane]:
