@@ -17,8 +17,9 @@ import pyarrow as pa
 
 from muntin.errors import harmless
 from muntin.kernel.engine import literal, quote, run
-from muntin.logs.chunks import LINE, Chunk, WorkOrder, is_blank, is_gzip
+from muntin.logs.chunks import LINE, Chunk, WorkOrder, is_blank
 from muntin.logs.formats import PATTERNS, Wanted, records_sql, text_sql, wrong_columns_sql
+from muntin.logs.gunzip import is_gzip
 from muntin.logs.times import clause_for
 from muntin.model import POSITION, Format, Stream
 

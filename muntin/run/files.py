@@ -18,7 +18,7 @@ from muntin.logs.events import FileEvents
 from muntin.logs.files import FilePosition
 from muntin.logs.records import read_lanes
 from muntin.logs.tail import BATCH_BYTES, Lane, Tail
-from muntin.model import Stream
+from muntin.model import TIME, Stream
 from muntin.run.contracts import Batch, Delivery, Request
 
 
@@ -99,7 +99,13 @@ class LogFiles:
         """There is nothing to end."""
 
     def next(self, request: Request) -> Batch:
-        batch = self.tail.next_batch(request.now, request.in_order, request.most, request.thorough)
+        time = TIME.column
+        reached = {
+            name: s.reached[time] for name, s in request.sources.items() if time in s.reached
+        }
+        batch = self.tail.next_batch(
+            request.now, request.in_order, request.most, request.thorough, reached
+        )
         self._behind = batch.behind
         lanes = tuple(_dated(batch.lanes, request))
         work = LaneWork(lanes, self._stream, request.slack_us, self._piece_bytes)
@@ -110,6 +116,8 @@ class LogFiles:
             positions=batch.positions,
             notes=batch.notes,
             touched=batch.touched,
+            lost=batch.lost,
+            unreadable=batch.unreadable,
         )
 
     def behind(self, sources: Mapping[str, Source]) -> frozenset[str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -224,19 +224,25 @@ def sessions(job: Job, rows: pa.Table, board: Board) -> JobWindows:
         counts[start, end] = counts.get((start, end), Counts()) + Counts(count)
     # Between two positions where something is known of a source, all sessions score the same.
     limits = sorted({at for t in board.tracks.values() for at in (t.first, t.until, t.whole)})
-    known: dict[int, C2] = {}
+    gaps = sorted({at for t in board.tracks.values() for g in t.never for at in g[:2]})
+    known: dict[tuple[int, ...], C2] = {}
     scores: dict[Kind, C2] = {}
     for start, end in counts:
-        between = bisect_left(limits, end)
+        between = bisect_left(limits, end), bisect_right(gaps, start), bisect_left(gaps, end)
         if between not in known:
-            known[between] = _session_score(board, end)
+            known[between] = _session_score(board, start, end)
         scores[start, end] = known[between]
     return JobWindows(job, rows, counts, scores)
 
 
-def _session_score(board: Board, end: int) -> C2:
-    """A session counts as one pane, that sources have passed or not."""
-    c2 = board.score(end - 1, end, Reason.COMPLETE)
+def _session_score(board: Board, start: int, end: int) -> C2:
+    """A session counts as one pane, that sources have passed or not, or lost something of."""
+    tracks = {}
+    for name, track in board.tracks.items():
+        inside = (gap for gap in track.never if gap.lower < end and gap.upper > start)
+        gaps = tuple(gap._replace(lower=end - 1, upper=end) for gap in inside)
+        tracks[name] = replace(track, never=gaps)
+    c2 = replace(board, tracks=tracks).score(end - 1, end, Reason.COMPLETE)
     if c2.area == 1.0:
         return c2
     waited = any(t.rest is State.AWAITED and t.whole < end for t in board.tracks.values())
