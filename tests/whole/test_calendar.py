@@ -66,7 +66,7 @@ def test_inline(text: str) -> None:
     notes: list[str] = []
     check(list(mt.run(mt.sql(text), notes.append)))
     (note,) = notes
-    assert "line 4: a row does not fit stream 'logs': TIMESTAMP \"t\" gives no time of the" in note
+    assert "line 4: a row does not fit stream 'logs': TIMESTAMP \"t\" gives a time out of" in note
 
 
 def printed(*args: object) -> str:
