@@ -45,7 +45,7 @@ TESTED_ELSEWHERE = {
 
 # Lower floors know nothing of higher ones.
 FLOORS = [
-    {"errors", "model", "windows"},
+    {"errors", "loading", "model", "windows"},
     {"units"},
     {"fidelity"},
     {"kernel"},

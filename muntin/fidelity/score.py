@@ -53,11 +53,15 @@ class Only:
 
     panes: tuple[int, ...] | None = None
     sources: tuple[str, ...] | None = None
+    settled: bool = False  # whether what is left out was settled before it was read
 
     def narrowed(self, cells: Cells, start: int, names: Sequence[str]) -> Cells:
         """What was merged and is left out of the result counts as cancelled."""
+        gone = cells == State.MERGED
+        if self.settled:
+            gone |= cells == State.AWAITED
         inside = self.inside(cells, start, names)
-        return np.where(~inside & (cells == State.MERGED), np.uint8(State.CANCELLED), cells)
+        return np.where(~inside & gone, np.uint8(State.CANCELLED), cells)
 
     def inside(self, cells: Cells, start: int, names: Sequence[str]) -> Mask:
         inside = np.ones(cells.shape, bool)

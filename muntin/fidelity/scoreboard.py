@@ -189,11 +189,24 @@ class Scoreboard:
         return max(reached, default=NEVER)
 
     def board(
-        self, at: Moment, axis: str, pane: int, sample: Sample | None = None, leap: bool = False
+        self,
+        at: Moment,
+        axis: str,
+        pane: int,
+        sample: Sample | None = None,
+        leap: bool = False,
+        left_out: Collection[str] = frozenset(),
     ) -> Board:
-        """What is known of every source, in panes."""
-        names = sorted({*self.sources, *self._declared, *at.behind, *self._unreadable})
+        """What is known of every source, in panes.
+
+        Sources that are left out without being read count everywhere, as nobody knows where they
+        begin.
+        """
+        names = sorted(
+            {*self.sources, *self._declared, *at.behind, *self._unreadable} - {*left_out}
+        )
         tracks = {n: track for n in names if (track := self._track(n, axis, pane, at)) is not None}
+        tracks |= {name: Track(NEVER, rest=State.CANCELLED) for name in left_out}
         return Board(_leaping(tracks) if leap else tracks, sample)
 
     def _track(self, name: str, axis: str, pane: int, at: Moment) -> Track | None:

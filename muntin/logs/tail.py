@@ -6,7 +6,7 @@ the results of that batch makes restarts exact.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from operator import itemgetter
 
@@ -88,6 +88,11 @@ class Tail:
         if not self._watch.matches():
             raise InputError(self._watch.nothing_matches)
 
+    def names(self, now: float) -> frozenset[str]:
+        """The sources that have something to be read."""
+        self._watch.look(now)
+        return frozenset(unread.file.source for unread in self._watch.unread())
+
     def next_batch(
         self,
         now: float,
@@ -95,14 +100,16 @@ class Tail:
         most: int | None = None,
         thorough: bool = False,
         reached: Mapping[str, int] | None = None,
+        only: Set[str] | None = None,
     ) -> Batch:
         """What to read next, about `most` bytes where a batch has to be short.
 
         `in_order` keeps each source in one lane, as lateness needs. A `thorough` look is at all
-        files, whatever events tell. `reached` says how far sources have come in time.
+        files, whatever events tell. `reached` says how far sources have come in time. Of sources
+        that are not among the `only` ones nothing is read.
         """
         self._watch.look(now, thorough)
-        sources = _by_source(self._watch.unread())
+        sources = _by_source(self._unread(only))
         sizes = {source: sum(u.bytes for u in files) for source, files in sources.items()}
         if most is None or most >= self._batch_bytes:
             shares = _shares(sizes, self._batch_bytes)
@@ -114,7 +121,7 @@ class Tail:
             for source, files in sources.items()
         ]
         taken = [orders for orders in taken if orders]
-        left = self._watch.unread()
+        left = self._unread(only)
         seen = not self._watch.quiet or bool(taken)
         return Batch(
             lanes=tuple(self._lanes(taken, in_order)),
@@ -127,6 +134,10 @@ class Tail:
             lost=self._watch.lost(),
             unreadable=self._watch.unreadable,
         )
+
+    def _unread(self, only: Set[str] | None) -> list[Unread]:
+        unread = self._watch.unread()
+        return unread if only is None else [u for u in unread if u.file.source in only]
 
     def _take(self, files: Sequence[Unread], share: int, reached: int | None) -> Iterator[_Taken]:
         for unread in files:

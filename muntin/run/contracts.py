@@ -134,6 +134,9 @@ class Intake(Protocol):
     def behind(self, sources: Mapping[str, Source]) -> frozenset[str]:
         """Sources that have more to be read at once, and so hold windows back."""
 
+    def names(self, now: float) -> frozenset[str]:
+        """The sources of finite input, before anything is read; none where that is not known."""
+
 
 @dataclass(frozen=True)
 class Answer:

@@ -103,8 +103,9 @@ class LogFiles:
         reached = {
             name: s.reached[time] for name, s in request.sources.items() if time in s.reached
         }
+        only = _wanted(request.recipes)
         batch = self.tail.next_batch(
-            request.now, request.in_order, request.most, request.thorough, reached
+            request.now, request.in_order, request.most, request.thorough, reached, only
         )
         self._behind = batch.behind
         lanes = tuple(_dated(batch.lanes, request))
@@ -122,6 +123,19 @@ class LogFiles:
 
     def behind(self, sources: Mapping[str, Source]) -> frozenset[str]:
         return self._behind
+
+    def names(self, now: float) -> frozenset[str]:
+        return self.tail.names(now)
+
+
+def _wanted(recipes: Sequence[Recipe]) -> frozenset[str] | None:
+    """The sources that some recipe wants; None: all."""
+    wanted: set[str] = set()
+    for recipe in recipes:
+        if recipe.sources is None:
+            return None
+        wanted |= recipe.sources
+    return frozenset(wanted) if recipes else None
 
 
 def _dated(lanes: Iterable[Lane], request: Request) -> Iterator[Lane]:

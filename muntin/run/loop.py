@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from muntin.fidelity.losses import Loss
+from muntin.fidelity.sampling import picked, sufficient
 from muntin.fidelity.score import EVER, NEVER
 from muntin.fidelity.scoreboard import Moment, Scoreboard, Source
 from muntin.kernel.compute import Recipe
@@ -96,6 +97,7 @@ class Loop:
         self._unsaved = False  # whether something was read since the last commit
         self._cold = True  # until there was a batch: it takes longer, and tells how far all are
         self._unread = Unread(catalog.stream)
+        self._names: frozenset[str] | None = None  # of all sources of finite input
         self._told_unseen = False
         self._warned: set[str] = set()
         self._started: float | None = None
@@ -124,6 +126,8 @@ class Loop:
             self._notes += first.notes
             if first.windows:
                 return self._told(first, 0)
+        if self._names is None:
+            self._names = frozenset() if self._follow else self._intake.names(started)
         batch = self._intake.next(self._request(started, wake_at))
         self._notes += batch.notes
         self._notes += self._read(batch, started)
@@ -279,9 +283,25 @@ class Loop:
             emitted = self.departures.emitted(jobs)
             stopped = [self.progress.failures.stopped_at(job.name) for job in jobs]
             until = max(stopped, key=lambda at: EVER if at is None else at)
-            needs = emitted.needed_from
-            recipes.append(replace(recipe, over=emitted.sessions, needs=needs, until=until))
+            needs, sources = emitted.needed_from, self._sources_of(jobs)
+            recipes.append(
+                replace(recipe, over=emitted.sessions, needs=needs, until=until, sources=sources)
+            )
         return recipes
+
+    def _sources_of(self, jobs: Sequence[Job]) -> frozenset[str] | None:
+        """The sources that some of these jobs take; None: all."""
+        names = self._names or frozenset()
+        left_out = [self._left_out(job) for job in jobs]
+        return names - frozenset.intersection(*left_out) if all(left_out) else None
+
+    def _left_out(self, job: Job) -> frozenset[str]:
+        """The sources of finite input that a job does without, as FIDELITY OF TIME has others."""
+        share, names = job.bounds.fidelity, self._names
+        if share is None or job.bounds.form != "time" or not names:
+            return frozenset()
+        every = names.union(self.catalog.stream.sources, self.progress.sources)
+        return names - picked(names, sufficient(share, len(every)))
 
     def _fresh(self, readings: Sequence[Reading]) -> Iterator[Reading]:
         """The readings that were not delivered before."""
@@ -433,6 +453,7 @@ class Loop:
             at,
             times,
             self._open_sessions,
+            {name: self._left_out(job) for name, job in self.catalog.jobs.items()},
         )
 
     def _tick(self, now: float) -> float:

@@ -23,7 +23,7 @@ from muntin.spark.context import own_context
 from muntin.spark.gateway import Jvm
 from muntin.spark.runner import Settings, SparkRun, Summary
 from muntin.store import DEFAULT_STATE
-from muntin.store.hold import require_free
+from muntin.store.hold import locked
 from muntin.units import moment
 from muntin.windows.choice import Sharing
 from muntin.wire.keys import Keys
@@ -59,9 +59,8 @@ def run_program(
         sharing=options.sharing,
         keys=options.keys,
     )
-    require_free(options.state)
-    with ready(jvm, console) as (context, stop):
-        run = SparkRun(program, context, settings, stop)
+    with locked(options.state) as hold, ready(jvm, console) as (context, stop):
+        run = SparkRun(program, context, settings, stop, hold=hold)
         with _shown(console, options.once) as view:
             for turn in run.turns():
                 view.seen(turn)
@@ -149,7 +148,9 @@ def ready(jvm: Jvm, console: Console) -> Iterator[tuple[SparkContext, Event]]:
     stop = Event()
     with stop_on_signals(stop), ExitStack() as stack:
         with console.status("starting Spark"):
-            context = stack.enter_context(own_context(jvm, stop))
+            context = stack.enter_context(
+                own_context(jvm, stop, lambda text: console.print(note(text), soft_wrap=True))
+            )
         yield context, stop
 
 
