@@ -602,7 +602,7 @@ def test_spark_fails_on_what_fails_inline(spark: SparkSession, tmp_path: Path) -
     stream = STREAM.format(tmp_path).replace("TIMESTAMP t", "TIMESTAMP t SLACK 0 SECONDS")
     program = sql(stream + "".join(jobs))
 
-    def rows(results: Iterable[mt.Result]) -> Counter[tuple[object, ...]]:
+    def rows(results: Iterable[mt.Result]) -> Counter[tuple[Any, ...]]:
         return Counter(
             (r.job, r.start, r.end, r.counts, *row.values())
             for r in results
@@ -611,7 +611,8 @@ def test_spark_fails_on_what_fails_inline(spark: SparkSession, tmp_path: Path) -
 
     inline = windows_inline(program, batch_bytes=2000, piece_bytes=700)
     wanted = rows(result for windows in inline for result in windows.results())
-    assert {row[0] for row in wanted} == {"good", "final", "visits", "long"}
+    assert {row[0] for row in wanted} == {"good", "final", "visits", "long", "strict"}
+    assert max(row[2] for row in wanted if row[0] == "strict") == 56_000_000  # before the minute
     settings = Settings(tmp_path / "state", follow=False, batch_bytes=2000)
     turns = list(SparkRun(program, spark.sparkContext, settings).turns())
     assert len(turns) > 5
