@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import tempfile
 import time
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -514,3 +515,105 @@ def test_a_stream_that_fails_takes_nothing_from_those_before_it(logs: Path) -> N
     assert [(result.job, result.start) for result in told] == [
         ("good", minute * 60_000_000) for minute in range(3)
     ]
+
+
+@dataclass(frozen=True)
+class Narrow(Question):
+    """Sums of a key in a column that has no room for most of them."""
+
+    errors: int = 1000
+
+    def muntin(self, folder: Path) -> str:
+        text = super().muntin(folder).replace("sum(n) AS a0", "CAST(sum(n) AS TINYINT) AS a0")
+        return f"{text[:-1]} MAX ERRORS {self.errors};"
+
+    def answer(self, sources: dict[str, Sequence[Record]]) -> list[tuple[Any, ...]]:
+        rows = super().answer(sources)
+        ends = sorted(row[1] for row in rows if not _fits(row[-1]))
+        upto = ends[self.errors] if len(ends) > self.errors else None
+        return [row for row in rows if _fits(row[-1]) and (upto is None or row[1] < upto)]
+
+
+def _fits(total: int | None) -> bool:
+    return total is None or -128 <= total <= 127
+
+
+@st.composite
+def narrow(draw: st.DrawFn) -> Narrow:
+    return Narrow(
+        aggregates=("sum(n)",),
+        keys=draw(st.sampled_from([(), ("k",), ("k", "source")])),
+        where=None,
+        having=None,
+        limit=None,
+        windows=tuple(draw(windows)),
+        slack_s=draw(st.sampled_from([None, 0, 15])),
+        errors=draw(st.sampled_from([0, 1, 4, 1000])),
+    )
+
+
+numbers = st.lists(
+    st.fixed_dictionaries(
+        {
+            "t": st.integers(-100, 200),
+            "k": st.sampled_from(["a", "b", None]),
+            "s": st.none(),
+            "n": st.sampled_from([None, 1, 100, -100]),
+            "x": st.none(),
+        }
+    ),
+    max_size=30,
+)
+
+
+@examples(80)
+@given(
+    question=narrow(),
+    logs=st.dictionaries(st.sampled_from(["web-1", "web-2"]), numbers, min_size=1),
+    batch=st.integers(1, 3000),
+    sharing=st.sampled_from(["auto", "shared", "separate"]),
+)
+def test_inline_equals_a_plain_query_without_rows_that_fail(
+    question: Narrow, logs: dict[str, Sequence[Record]], batch: int, sharing: Sharing
+) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        write_logs(Path(folder), logs)
+        program = sql(question.muntin(Path(folder)))
+        leaving = windows_inline(program, batch_bytes=batch, piece_bytes=batch, sharing=sharing)
+        found = rows_of(result for windows in leaving for result in windows.results())
+    assert same(found, question.answer(logs)), (found, question.answer(logs))
+
+
+def test_spark_fails_on_what_fails_inline(spark: SparkSession, tmp_path: Path) -> None:
+    """Final expressions, sessions and sums that become too large when steps are merged."""
+    from muntin.spark.runner import Settings, SparkRun
+
+    every = [(i, "abc"[i % 3], "x" if i == 200 else str(i), i % 2) for i in range(400)]
+    (tmp_path / "web.jsonl").write_text(lines(*every))
+    large = "n::DECIMAL(38,0) * 30000000000000000000000000000000000000"
+    ask = "CREATE JOB {} AS SELECT k, {} AS x FROM logs GROUP BY k WINDOW {};"
+    jobs = [
+        GOOD,
+        ask.format("final", "sum(n) // (CASE WHEN k = 'b' THEN 0 ELSE 1 END)", "1 MINUTE"),
+        ask.format("visits", "sum(CAST(s AS INT)) // (k = 'c')::INT", "SESSION 10 SECONDS"),
+        ask.format("long", f"sum({large})", "4 SECONDS, 1 MINUTE EVERY 10 SECONDS"),
+        ask.format("strict", f"sum({large})", "4 SECONDS, 1 MINUTE MAX ERRORS 0"),
+    ]
+    stream = STREAM.format(tmp_path).replace("TIMESTAMP t", "TIMESTAMP t SLACK 0 SECONDS")
+    program = sql(stream + "".join(jobs))
+
+    def rows(results: Iterable[mt.Result]) -> Counter[tuple[Any, ...]]:
+        return Counter(
+            (r.job, r.start, r.end, r.counts, *row.values())
+            for r in results
+            for row in r.rows.to_pylist()
+        )
+
+    inline = windows_inline(program, batch_bytes=2000, piece_bytes=700)
+    wanted = rows(result for windows in inline for result in windows.results())
+    assert {row[0] for row in wanted} == {"good", "final", "visits", "long", "strict"}
+    assert max(row[2] for row in wanted if row[0] == "strict") == 56_000_000  # before the minute
+    settings = Settings(tmp_path / "state", follow=False, batch_bytes=2000)
+    turns = list(SparkRun(program, spark.sparkContext, settings).turns())
+    assert len(turns) > 5
+    assert rows(result for turn in turns for result in turn.emission.results()) == wanted
