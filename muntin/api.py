@@ -92,7 +92,7 @@ def seconds_of(text: str, option: str) -> float:
     """A duration that says how long to do or to await something, which must not be zero."""
     microseconds = microseconds_of(text, option)
     if microseconds <= 0:
-        raise InputError(f"{option} must be longer than {text}")
+        raise InputError(f"{option} must be longer than 0 seconds, not {text}")
     return microseconds / 1e6
 
 

@@ -14,13 +14,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
-from rich.console import Console
 from rich.text import Text
 from typer.core import TyperGroup
 
 from muntin.errors import InputError, LanguageError, MuntinError
 from muntin.loading import loading
 from muntin.show import OutputFormat
+from muntin.show.terminal import console, keep_help_plain, messages
 from muntin.store import DEFAULT_STATE
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from muntin.run.loop import Loop
     from muntin.windows.choice import Sharing
 
-_err = Console(stderr=True, highlight=False)
+_err = messages()
 
 
 class _Commands(TyperGroup):
@@ -217,7 +217,7 @@ def status(
     if as_json:
         typer.echo(json.dumps({"jobs": jobs, "sources": sources}, default=_iso))
     else:
-        draw(jobs, sources, Console(highlight=False))
+        draw(jobs, sources, console(sys.stdout))
 
 
 @app.command()
@@ -277,6 +277,7 @@ def demo(
 
 def main() -> None:
     """Errors of ours are a message; anything else is a bug and shows its traceback."""
+    keep_help_plain()
     try:
         app()
     except MuntinError as error:

@@ -44,7 +44,8 @@ class Reading:
     late: Late = field(default_factory=dict)  # for sessions, by shape
     faults: tuple[Fault, ...] = ()
     notes: tuple[str, ...] = ()
-    timeless: bool = False  # whether the first bad row had no time, and nothing else wrong
+    columns: frozenset[str] = field(default=frozenset(), compare=False)
+    """Columns of which this reading is the first in its task to have a value."""
     changed: Changed = field(default_factory=dict)
     """The panes that have got rows, of shapes whose windows may be revised."""
     backwards: int = 0  # records whose sequence number is lower than one before
@@ -101,7 +102,7 @@ class Reading:
             late=late,
             faults=tuple(fault for piece in pieces for fault in piece.faults),
             notes=tuple(note for piece in pieces for note in piece.notes),
-            timeless=next((piece.timeless for piece in pieces if piece.bad), False),
+            columns=frozenset().union(*(piece.columns for piece in pieces)),
             changed=changed,
             backwards=sum(piece.backwards for piece in pieces),
             ahead=sum(piece.ahead for piece in pieces),

@@ -27,6 +27,7 @@ from muntin.logs.chunks import (
     PIECE_BYTES,
     Bundle,
     Chunk,
+    Overlong,
     Piece,
     WorkOrder,
     fits_beside,
@@ -125,6 +126,7 @@ class _Reader:
         self._needed = [c.name for c in needed_columns(stream, self._wanted)]
         self._needs = _needed_from(recipes)
         self._blocks: dict[str, list[pa.Table]] = {}
+        self._seen: set[str] = set()  # columns of which there was a value
         self._pending: list[_Read] = []
         self._pending_bytes = 0
 
@@ -139,7 +141,12 @@ class _Reader:
         for order in lane.orders:
             try:
                 for piece in read_pieces(order, format_, self._needed, self._piece_bytes):
-                    self._add(_Read(lane, order, piece), piece.size)
+                    if not isinstance(piece, Overlong):
+                        self._add(_Read(lane, order, piece), piece.size)
+                    elif fail:
+                        raise BadRowError(str(piece))
+                    else:
+                        self._add(_Read(lane, order, None, str(piece)), 0)
             except InputError as error:
                 if fail:
                     raise
@@ -238,6 +245,7 @@ class _Reader:
         """Keeps the blocks of a table, and hands the readings of its pieces to their lanes."""
         before = [read.lane.clocks.reached() if wanted.sequences else {} for read in table.reads]
         blocks, readings = compute_together(records, table.segments(), self._recipes)
+        readings[0] = replace(readings[0], columns=self._new_columns(records, wanted))
         for number, reading in enumerate(readings):
             if reading.bad:
                 rows = table.ranges()[number]
@@ -253,6 +261,13 @@ class _Reader:
                 shape: [merge(self._shapes[shape], several)]
                 for shape, several in self._blocks.items()
             }
+
+    def _new_columns(self, records: pa.Table, wanted: Wanted) -> frozenset[str]:
+        """The columns of which these records are the first to have a value."""
+        there = set(wanted.columns).intersection(records.column_names) - self._seen
+        new = {name for name in there if records.column(name).null_count < records.num_rows}
+        self._seen |= new
+        return frozenset(new)
 
     def _placed(self, table: _Table, number: int, reading: Reading) -> Reading:
         """The reading with the places of records that jobs have failed on."""
@@ -290,7 +305,7 @@ class _Reader:
         if fail:
             raise BadRowError(note)
         lane.told = True
-        return replace(reading, notes=(note,), timeless=row is not None and row.timeless)
+        return replace(reading, notes=(note,))
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from muntin.errors import InputError, WireError
 from muntin.fidelity.scoreboard import Source
@@ -127,16 +127,19 @@ class Agents:
         name = self._names.get(address)
         try:
             if name is None:  # to learn who it is
-                name = self._client.exchange(address, self._told(plan, 0, {})).agent
-            final = self._final(name, request)
-            news = self._client.exchange(address, self._told(plan, final, limits))
+                first = Exchange(self._pipeline, self._stream.name, plan.digest, 0)
+                name = self._client.exchange(address, first).agent
+            told = Exchange(
+                self._pipeline,
+                self._stream.name,
+                plan.digest,
+                self._final(name, request),
+                limits=limits,
+                wanted=request.wanted,
+            )
+            news = self._client.exchange(address, told)
             if news.digest != plan.digest:
-                news = self._client.exchange(address, self._told(plan, final, limits, plan))
+                news = self._client.exchange(address, replace(told, plan=plan))
             return news
         except WireError as error:
             return error
-
-    def _told(
-        self, plan: Plan, final: int, limits: Mapping[str, Limits], sent: Plan | None = None
-    ) -> Exchange:
-        return Exchange(self._pipeline, self._stream.name, plan.digest, final, sent, limits)

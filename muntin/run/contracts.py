@@ -103,6 +103,8 @@ class Request:
     released: int = 0
     thorough: bool = False
     recipes: Sequence[Recipe] = ()
+    wanted: Mapping[str, int] = field(default_factory=dict)
+    """By axis, positions before which windows have to set off soon, whatever is there of them."""
 
 
 @dataclass(frozen=True)

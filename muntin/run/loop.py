@@ -11,13 +11,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from muntin.errors import InputError
 from muntin.fidelity.score import EVER, NEVER
 from muntin.fidelity.scoreboard import Moment, Scoreboard, Source
 from muntin.kernel.compute import Recipe
 from muntin.kernel.kinds import kind_of
 from muntin.kernel.reading import Reading
-from muntin.model import Fault, Job
+from muntin.model import TIME, Fault, Job
 from muntin.run.answers import emission_of, note_timing, still_leaving
 from muntin.run.catalog import Catalog, InForce
 from muntin.run.chooser import Chooser
@@ -27,6 +26,7 @@ from muntin.run.due import Agenda, Times
 from muntin.run.progress import SESSION
 from muntin.run.results import Emission
 from muntin.run.retention import Retention
+from muntin.run.unread import Unread
 from muntin.schedule.pace import Pace
 from muntin.units import describe
 from muntin.windows.choice import Sharing
@@ -94,7 +94,7 @@ class Loop:
         self._notes = list(journal.notes)
         self._unsaved = False  # whether something was read since the last commit
         self._cold = True  # until there was a batch: it takes longer, and tells how far all are
-        self._timeless = False
+        self._unread = Unread(catalog.stream)
         self._told_unseen = False
         self._warned: set[str] = set()
         self._started: float | None = None
@@ -238,7 +238,17 @@ class Loop:
             self.progress.released,
             self._scoreboard.falls_silent(self._moment(), started),
             self._recipes(),
+            self._wanted(started),
         )
+
+    def _wanted(self, started: float) -> dict[str, int]:
+        """Before which positions windows with a deadline have to set off before the next batch."""
+        bounds = (job.bounds.within_us for job in self.catalog.jobs.values())
+        soonest = min((within for within in bounds if within is not None), default=None)
+        if soonest is None or not self._follow:
+            return {}
+        lead = 2 * (self.pace.batch.high + self.pace.leaving.high)
+        return {TIME.column: int((started + lead) * 1e6) - soonest}
 
     def _read(self, batch: Batch, started: float) -> Iterator[str]:
         """Has a batch read and notes what came of it; tells what the user should know."""
@@ -249,7 +259,7 @@ class Loop:
             delivered = self.collection.add(batch.work, self._recipes(), final)
             readings = list(self._fresh(delivered))
             self.progress.bytes += batch.bytes
-            told = [note for reading in readings for note in reading.notes]
+            told = self._unread.told(readings, self._follow)
             yield from dict.fromkeys([*told, *self._take(readings, now)])
             yield from self._choose()
         if batch.number is not None:
@@ -295,7 +305,6 @@ class Loop:
             source.advance(reading.first, reading.reached)
             progress.records += reading.records
             progress.bad += reading.bad
-            self._timeless |= reading.timeless
             faults += reading.faults
         self.departures.take(self.catalog, readings)
         progress.ledger.add(tally for reading in readings for tally in reading.tallies)
@@ -333,11 +342,9 @@ class Loop:
 
     def _emit(self, agenda: Agenda, save: bool) -> Emission:
         """The windows that are due, and what has to be saved of what was read."""
-        if agenda.at.final and self._timeless and not self.progress.records:
-            stream = self.catalog.stream
-            raise InputError(
-                f"stream '{stream.name}': TIMESTAMP {stream.timestamp} gave no time for any row"
-            )
+        if agenda.at.final and (refusal := self._unread.refusal(self.progress)) is not None:
+            self._notes = [note for note in self._notes if note not in str(refusal)]
+            raise refusal
         self._scoreboard.awaken(agenda.at.now)
         decision, emission = agenda.decide(), Emission()
         self.departures.note(self.catalog.jobs, decision.due, decision.scores, decision.upto)
@@ -353,7 +360,7 @@ class Loop:
             self._retention.forget(self.catalog, emitted, self.collection, agenda.at.now)
         now = agenda.at.now
         self._retention.forget_bounded(self.catalog, agenda.horizons, self.collection, now)
-        return emission.with_notes(self._unseen(agenda.at))
+        return emission.with_notes([*self._unseen(agenda.at), *self._missing(agenda.at)])
 
     def _dated(self, emission: Emission, agenda: Agenda) -> Emission:
         """The emission with the time at which it is made, which is no other's."""
@@ -375,6 +382,13 @@ class Loop:
         stream = self.catalog.stream.name
         message = f"stream '{stream}' has no source {missing}, which SOURCES declares"
         return [f"{message}: results count it as missing; there are: {known}"]
+
+    def _missing(self, at: Moment) -> Iterator[str]:
+        """Tells of sources and columns of which nothing could be read."""
+        if at.final:
+            yield from self._unread.at_end()
+        used = {name for shape in self.catalog.shapes.values() for name in shape.uses}
+        yield from self._unread.columns(used, at.final)
 
     def _unreachable(self, emission: Emission) -> Iterator[str]:
         """Tells of deadlines that are shorter than any batch has been."""

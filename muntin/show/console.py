@@ -74,8 +74,7 @@ def run_program(
 def tell(summary: Summary, console: Console) -> None:
     """The totals in words."""
     console.print(_totals(summary), soft_wrap=True)
-    if summary.open:
-        job, (records, windows) = max(summary.open.items(), key=lambda item: item[1])
+    for job, (records, windows) in summary.open.items():
         wait = f"wait{'s' if records == 1 else ''} in {_count(windows, 'open window')}"
         console.print(f"{_count(records, 'record')} of job '{job}' {wait}", soft_wrap=True)
     for text in losses(summary.records, summary.bad, summary.late, summary.slack_us):

@@ -9,12 +9,12 @@ from typing import Any, TextIO
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from rich.console import Console
 from rich.text import Text
 
 from muntin.run.results import SCORE, SCORE_IN_SHORT
 from muntin.show import OutputFormat
 from muntin.show.table import TableText
+from muntin.show.terminal import console
 from muntin.show.values import json_text, text
 from muntin.units import describe
 
@@ -54,12 +54,12 @@ class RowWriter:
         self._out.flush()
 
     def _table(self, job: str, rows: pa.Table) -> None:
-        console = Console(file=self._out, width=None if self._out.isatty() else _UNCUT)
+        out = console(self._out, None if self._out.isatty() else _UNCUT)
         above = self._tables.get(job)
         if not self._scored and set(pc.struct_field(rows["c2"], "area").to_pylist()) <= {1.0}:
             rows = rows.drop_columns(["c2"])
-        self._tables[job] = TableText(job, rows, console.width, above)
-        console.print(self._tables[job].drawn())
+        self._tables[job] = TableText(job, rows, out.width, above)
+        out.print(self._tables[job].drawn())
 
     def _csv(self, job: str, rows: pa.Table) -> None:
         writer = csv.writer(self._out, lineterminator="\n")

@@ -30,7 +30,7 @@ def _moment(time: datetime) -> str:
 
 def cell_text(value: Any, kind: pa.DataType) -> str:
     """A value for people: digits in groups, floating-point numbers rounded."""
-    if isinstance(value, float):
+    if isinstance(value, float) and isfinite(value):
         return f"{value:,.0f}" if 1000 <= abs(value) < 1e15 else f"{value:,.4g}"
     if isinstance(value, int) and not isinstance(value, bool):
         return f"{value:,}"
@@ -62,11 +62,11 @@ def text(value: Any, kind: pa.DataType) -> str:
 
 
 def json_text(value: Any, kind: pa.DataType) -> str:
-    """A value as JSON, with all its digits."""
+    """A value as JSON, with all its digits. What JSON has no number for is told by its name."""
     if isinstance(value, Decimal):
         return f"{value:f}"
     if isinstance(value, float):
-        return repr(value) if isfinite(value) else "null"
+        return repr(value) if isfinite(value) else f'"{_name(value)}"'
     if isinstance(value, datetime):
         return f'"{_iso(value)}"'
     if isinstance(value, date):
@@ -82,6 +82,11 @@ def json_text(value: Any, kind: pa.DataType) -> str:
     if isinstance(value, list):
         return "[" + ", ".join(json_text(v, kind.value_type) for v in value) + "]"
     return json.dumps(value, ensure_ascii=False)
+
+
+def _name(value: float) -> str:
+    """NaN, Infinity or -Infinity, as Python, Java and JavaScript read it."""
+    return json.dumps(value)
 
 
 def _iso(time: datetime) -> str:

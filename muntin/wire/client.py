@@ -91,12 +91,13 @@ class Client:
         return flight.FlightCallOptions(timeout=SECONDS, headers=headers)
 
     def _refused(self, address: str, error: Exception) -> WireError:
-        """In one sentence; the connection is made anew next time."""
-        with _lock:
-            client = _clients.pop((address, self.keys), None)
-        if client is not None:
-            client.close()
-        if isinstance(error, flight.FlightUnavailableError):
+        """In one sentence. A connection to nobody is made anew next time.
+
+        It is not closed here: another thread may be using it.
+        """
+        if isinstance(error, flight.FlightUnavailableError | flight.FlightTimedOutError):
+            with _lock:
+                _clients.pop((address, self.keys), None)
             hint = "" if self.keys else "; one that listens to others needs --keys"
             return WireError(f"the agent at {address} cannot be reached{hint}")
         told = str(error).split(". Detail:")[0].split(". gRPC client debug")[0]
