@@ -265,18 +265,6 @@ def test_an_interrupted_query_says_that_it_stopped(tmp_path: Path) -> None:
     assert (process.returncode, err) == (130, "stopped\n")
 
 
-def test_a_state_folder_in_use_is_refused_before_anything_is_started(
-    sql: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def start(*_: object, **__: object) -> None:
-        raise AssertionError
-
-    monkeypatch.setattr("muntin.spark.gateway.Jvm", start)
-    with locked(sql.parent / "state"):
-        code, _, err = muntin(capsys, "run", sql, "--state", sql.parent / "state")
-    assert (code, f"in use by process {os.getpid()}; stop it" in err) == (1, True)
-
-
 def test_colours_are_for_terminals_alone(sql: Path) -> None:
     """Also where the environment asks for them, as in many pipelines."""
     write(sql.parent, [*map(json.dumps, ROWS), "nonsense"])
@@ -322,3 +310,15 @@ def test_what_is_no_number_keeps_its_name(sql: Path, capsys: pytest.CaptureFixtu
         _, out, _ = muntin(capsys, "try", sql, "--job", "paths", "--format", form)
         for name in ("NaN", "Infinity", "-Infinity"):
             assert written.format(name) in out
+
+
+def test_a_state_folder_in_use_is_refused_before_anything_is_started(
+    sql: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def start(*_: object, **__: object) -> None:
+        raise AssertionError
+
+    monkeypatch.setattr("muntin.spark.gateway.Jvm", start)
+    with locked(sql.parent / "state"):
+        code, _, err = muntin(capsys, "run", sql, "--state", sql.parent / "state")
+    assert (code, f"in use by process {os.getpid()}; stop it" in err) == (1, True)

@@ -110,6 +110,9 @@ class Agents:
     def behind(self, sources: Mapping[str, Source]) -> frozenset[str]:
         return self._behind
 
+    def names(self, now: float) -> frozenset[str]:
+        return frozenset()
+
     def require(self) -> None:
         """Refuses to read agents to an end that they do not have."""
         raise InputError(

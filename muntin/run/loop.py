@@ -8,9 +8,11 @@ turns the catalog may be exchanged for another one.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
+from muntin.fidelity.losses import Loss
+from muntin.fidelity.sampling import picked, sufficient
 from muntin.fidelity.score import EVER, NEVER
 from muntin.fidelity.scoreboard import Moment, Scoreboard, Source
 from muntin.kernel.compute import Recipe
@@ -95,6 +97,7 @@ class Loop:
         self._unsaved = False  # whether something was read since the last commit
         self._cold = True  # until there was a batch: it takes longer, and tells how far all are
         self._unread = Unread(catalog.stream)
+        self._names: frozenset[str] | None = None  # of all sources of finite input
         self._told_unseen = False
         self._warned: set[str] = set()
         self._started: float | None = None
@@ -123,6 +126,8 @@ class Loop:
             self._notes += first.notes
             if first.windows:
                 return self._told(first, 0)
+        if self._names is None:
+            self._names = frozenset() if self._follow else self._intake.names(started)
         batch = self._intake.next(self._request(started, wake_at))
         self._notes += batch.notes
         self._notes += self._read(batch, started)
@@ -253,6 +258,8 @@ class Loop:
     def _read(self, batch: Batch, started: float) -> Iterator[str]:
         """Has a batch read and notes what came of it; tells what the user should know."""
         self._looked = now = self._tick(started)
+        self._unsaved |= bool(batch.lost)
+        self._lose(batch.lost)
         readings: list[Reading] = []
         if batch.work is not None:
             final = {name: s.sequence for name, s in self.progress.sources.items() if s.sequence}
@@ -265,7 +272,8 @@ class Loop:
         if batch.number is not None:
             self.progress.frame_batch = batch.number
         if batch.touched is not None:
-            self._scoreboard.seen(batch.touched, {r.source for r in readings}, now)
+            read = {reading.source for reading in readings}
+            self._scoreboard.seen(batch.touched, read, now, batch.unreadable)
 
     def _recipes(self) -> list[Recipe]:
         """What to compute of the next records, and from where on somebody needs it."""
@@ -275,9 +283,25 @@ class Loop:
             emitted = self.departures.emitted(jobs)
             stopped = [self.progress.failures.stopped_at(job.name) for job in jobs]
             until = max(stopped, key=lambda at: EVER if at is None else at)
-            needs = emitted.needed_from
-            recipes.append(replace(recipe, over=emitted.sessions, needs=needs, until=until))
+            needs, sources = emitted.needed_from, self._sources_of(jobs)
+            recipes.append(
+                replace(recipe, over=emitted.sessions, needs=needs, until=until, sources=sources)
+            )
         return recipes
+
+    def _sources_of(self, jobs: Sequence[Job]) -> frozenset[str] | None:
+        """The sources that some of these jobs take; None: all."""
+        names = self._names or frozenset()
+        left_out = [self._left_out(job) for job in jobs]
+        return names - frozenset.intersection(*left_out) if all(left_out) else None
+
+    def _left_out(self, job: Job) -> frozenset[str]:
+        """The sources of finite input that a job does without, as FIDELITY OF TIME has others."""
+        share, names = job.bounds.fidelity, self._names
+        if share is None or job.bounds.form != "time" or not names:
+            return frozenset()
+        every = names.union(self.catalog.stream.sources, self.progress.sources)
+        return names - picked(names, sufficient(share, len(every)))
 
     def _fresh(self, readings: Sequence[Reading]) -> Iterator[Reading]:
         """The readings that were not delivered before."""
@@ -306,11 +330,23 @@ class Loop:
             progress.records += reading.records
             progress.bad += reading.bad
             faults += reading.faults
+        self._lose([loss for reading in readings for loss in reading.lost])
+        damaged = {loss.file for reading in readings for loss in reading.lost}
+        for reading in readings:
+            for log, file, at in reading.begun:
+                if file not in damaged:
+                    self._scoreboard.resume(reading.source, log, at)
         self.departures.take(self.catalog, readings)
         progress.ledger.add(tally for reading in readings for tally in reading.tallies)
         self._chooser.computed(self.catalog, readings)
         jobs = self.catalog.jobs
         return [note for f in faults for note in progress.failures.read(jobs[f.job], f)]
+
+    def _lose(self, losses: Iterable[Loss]) -> None:
+        for loss in losses:
+            new = Source(sequence=self.progress.released)
+            self.progress.sources.setdefault(loss.source, new)
+            self._scoreboard.lose(loss)
 
     def _choose(self) -> Iterator[str]:
         """Decides anew how windows are computed; tells of changes."""
@@ -417,6 +453,7 @@ class Loop:
             at,
             times,
             self._open_sessions,
+            {name: self._left_out(job) for name, job in self.catalog.jobs.items()},
         )
 
     def _tick(self, now: float) -> float:

@@ -7,7 +7,6 @@ import signal
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from pathlib import Path
 from threading import Event
 from typing import TYPE_CHECKING, Any
@@ -25,6 +24,7 @@ from muntin.spark.gateway import Jvm
 from muntin.spark.runner import Settings, SparkRun, Summary
 from muntin.store import DEFAULT_STATE
 from muntin.store.hold import locked
+from muntin.units import moment
 from muntin.windows.choice import Sharing
 from muntin.wire.keys import Keys
 
@@ -124,9 +124,10 @@ def _left(windows: JobWindows) -> str:
     more += f", revision {revision}" if revision else ""
     if not windows.job.shape.axis.is_time:
         return f"{windows.job.name}: {start:,} – {end:,}{more}, {rows}, {c2}"
-    times = (datetime.fromtimestamp(us / 1e6, UTC) for us in (start, end))
+    times = moment(start), moment(end)
     lag = windows.at - end / 1e6
-    shown = f"lag {lag:,.1f} s" if lag < _DAY else f"of {lag / _DAY:,.0f} days ago"
+    days = f"of {abs(lag) / _DAY:,.0f} days {'ago' if lag > 0 else 'ahead'}"
+    shown = f"lag {lag:,.1f} s" if abs(lag) < _DAY else days
     return f"{windows.job.name}: {window_text(*times)}{more}, {rows}, {shown}, {c2}"
 
 

@@ -195,9 +195,12 @@ class SparkRun:
         seconds = self._settings.seconds
         while runs and not self.stop.is_set():
             begun = time.monotonic()
-            with hold.in_use(), explained(self._settings.state):
-                taken = [(run, run.loop.turn(_first(runs))) for run in runs]
-            yield from (turn for _, turn in taken)
+            taken: list[tuple[StreamRun, Turn]] = []
+            for run in runs:
+                with hold.in_use(), explained(self._settings.state):
+                    turn = run.loop.turn(_first(runs))
+                taken.append((run, turn))
+                yield turn  # it is final, and may not wait for a stream that may fail
             behind = [run for run, turn in taken if turn.remaining]
             runs = runs if self._settings.follow else behind
             if seconds is not None and time.monotonic() - started >= seconds:

@@ -17,8 +17,10 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 from muntin.errors import StateError
+from muntin.fidelity.losses import Loss
 from muntin.fidelity.scoreboard import Source
 from muntin.fidelity.timing import Timing
 from muntin.kernel.block import Block
@@ -33,7 +35,7 @@ from muntin.store.repeats import Ends
 from muntin.store.tallies import Stored, TallyFiles
 from muntin.windows.choice import Choice
 
-VERSION = 7
+VERSION = 8
 
 
 @dataclass
@@ -267,12 +269,18 @@ def _fields(source: Source) -> tuple[object, ...]:
     return tuple(dict(v) if isinstance(v, dict) else v for v in vars(source).values())
 
 
+def _source(row: Sequence[Any]) -> Source:
+    source = Source(*row)
+    source.lost = tuple(Loss(*loss) for loss in source.lost)  # type: ignore[misc]
+    return source
+
+
 def _saved(document: Document) -> Saved:
     now = document["now"]
     sections = {name: document.get(name, {}) for name in _SECTIONS}
     records, bad, size, windows = now["totals"]
     progress = Progress(
-        sources={name: Source(*row) for name, row in sections["sources"].items()},
+        sources={name: _source(row) for name, row in sections["sources"].items()},
         emitted=sections["emitted"],
         began=sections["began"],
         left={

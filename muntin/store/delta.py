@@ -206,7 +206,7 @@ def _stats(file: FileMetaData) -> dict[str, Any]:
 def _told(value: int | str | datetime) -> int | str:
     if isinstance(value, int | str):
         return value
-    return value.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+    return f"{value.astimezone(UTC).replace(tzinfo=None).isoformat(timespec='microseconds')}Z"
 
 
 def read(path: Path, use: Callable[[Snapshot], T]) -> T:
