@@ -17,7 +17,7 @@ import typer
 from rich.text import Text
 from typer.core import TyperGroup
 
-from muntin.errors import InputError, LanguageError, MuntinError
+from muntin.errors import InputError, LanguageError, MuntinError, as_text
 from muntin.loading import loading
 from muntin.show import OutputFormat
 from muntin.show.terminal import console, keep_help_plain, messages
@@ -281,7 +281,8 @@ def main() -> None:
     try:
         app()
     except MuntinError as error:
-        _err.print(Text.assemble(("error:", "bold red"), " ", str(error)), soft_wrap=True)
+        message = as_text(str(error))
+        _err.print(Text.assemble(("error:", "bold red"), " ", message), soft_wrap=True)
         sys.exit(1)
     except BrokenPipeError:  # the reader of our output has gone, for example `head`
         sys.stderr.close()

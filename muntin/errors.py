@@ -104,6 +104,15 @@ def _width(char: str) -> int:
     return 2 if unicodedata.east_asian_width(char) in "WF" else 1
 
 
+def as_text(name: str) -> str:
+    """A text that may name files, in which bytes that are not UTF-8 become `\\xe9`."""
+    try:
+        data = name.encode(errors="surrogateescape")
+    except UnicodeEncodeError:  # halves of characters that are no bytes of a name
+        data = name.encode(errors="backslashreplace")
+    return data.decode(errors="backslashreplace")
+
+
 def harmless(text: str) -> str:
     """The text without characters that would do something to a terminal."""
     return "".join(c if _is_seen(c) else ascii(c)[1:-1] for c in text)

@@ -322,3 +322,20 @@ def test_a_state_folder_in_use_is_refused_before_anything_is_started(
     with locked(sql.parent / "state"):
         code, _, err = muntin(capsys, "run", sql, "--state", sql.parent / "state")
     assert (code, f"in use by process {os.getpid()}; stop it" in err) == (1, True)
+
+
+def test_names_that_are_not_utf_8_are_read_and_told(
+    sql: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = sql.parent / os.fsdecode(b"caf\xe9")
+    folder.mkdir()
+    (folder / "web.jsonl").write_text(json.dumps(ROWS[0]) + "\nnonsense\n")
+    stream = f"s FROM '{sql.parent}/{{source}}/web.jsonl' FORMAT json TIMESTAMP ts"
+    job = "CREATE JOB j AS SELECT source, count(*) AS n FROM s GROUP BY source WINDOW 1 DAY"
+    (folder / "jobs.sql").write_text(f"CREATE STREAM {stream}; {job};")
+    for form in ("json", "csv", "table"):
+        code, out, err = muntin(capsys, "try", folder / "jobs.sql", "--format", form)
+        assert (code, r"caf\xe9" in out.replace("\\\\", "\\")) == (0, True)
+        assert "web.jsonl" in err  # the bad row
+    code, _, err = muntin(capsys, "results", "j", "--state", folder)
+    assert (code, "its name is not UTF-8" in err) == (1, True)

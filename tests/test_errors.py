@@ -9,7 +9,7 @@ import re
 import pytest
 
 from muntin import errors
-from muntin.errors import EngineError, LanguageError, MuntinError, harmless
+from muntin.errors import EngineError, LanguageError, MuntinError, as_text, harmless
 
 
 def classes() -> list[type[BaseException]]:
@@ -53,3 +53,10 @@ def test_text_does_nothing_to_a_terminal() -> None:
     assert harmless("a\x1b[31mb\r\n") == r"a\x1b[31mb\r\n"
     assert harmless("ü 日本 👩\u200d💻") == "ü 日本 👩\u200d💻"
     assert harmless("\u202eabc") == r"\u202eabc"
+
+
+def test_names_that_are_not_utf_8_are_told_as_text() -> None:
+    for text in ("ascii", "ü 😀", ""):
+        assert as_text(text) == text
+    assert as_text("ü/caf\udce9") == r"ü/caf\xe9"
+    assert as_text("\ud800") == r"\ud800"

@@ -34,7 +34,6 @@ TESTED_ELSEWHERE = {
     "run/results": "tests/whole/test_live_on_spark.py and tests/store/test_results.py",
     "run/retention": "tests/whole/test_edges.py: what is forgotten, and what is not",
     "show/demo/shop": "writes the logs that show/demo/show follows",
-    "show/status": "tests/whole/test_live_on_spark.py, as it is printed",
     "spark/context": "the session of every test on Spark",
     "spark/daemon": "the workers of every test on Spark",
     "spark/frames": "tests/spark/test_attach.py and tests/whole/test_frames.py",

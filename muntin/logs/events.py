@@ -61,6 +61,8 @@ class FileEvents:
         there = [folder for folder in sorted(added) if Path(folder).is_dir()]
         try:
             watcher = RustNotify(there, False, False, 0, False, True)
+        except UnicodeEncodeError:
+            return "a folder has a name that is not UTF-8"
         except (OSError, RuntimeError) as error:
             return f"the system watches no more folders: {error}"
         self._watchers.append(watcher)
@@ -69,7 +71,11 @@ class FileEvents:
     def changed(self) -> set[str]:
         paths: set[str] = set()
         for watcher in self._watchers:
-            told = watcher.watch(_WAIT_MS, _WAIT_MS, _WAIT_MS, None)
+            try:
+                told = watcher.watch(_WAIT_MS, _WAIT_MS, _WAIT_MS, None)
+            except RuntimeError:  # of a path that is not UTF-8: anything may have changed
+                paths |= self._folders
+                continue
             if told == "signal":
                 raise KeyboardInterrupt
             if not isinstance(told, str):

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from stat import S_ISDIR, S_ISREG
 
+from muntin.errors import as_text
 from muntin.logs.files import is_absence
 
 _SOURCE = "{source}"
@@ -82,11 +83,11 @@ class PathPattern:
         if match is None:
             return None
         if _SOURCE in self.text:
-            return match["source"]
+            return as_text(match["source"])
         if self._source is not None:
             return self._source
         below = path.is_relative_to(self._below)
-        return (path.relative_to(self._below) if below else path).as_posix()
+        return as_text((path.relative_to(self._below) if below else path).as_posix())
 
     def _look_into(self, folder: str, depth: int, walk: Walk) -> None:
         walk.folders.append(folder)
@@ -126,18 +127,18 @@ class PathPattern:
         inside = _below(str(self.root), folder)
         match = re.fullmatch("/".join(map(_name_regex, self._names[:depth])), inside)
         if match is not None and "source" in match.re.groupindex:
-            return str(match["source"])
-        return f"{_below(str(self._below), folder).rstrip('/')}/"
+            return as_text(match["source"])
+        return as_text(f"{_below(str(self._below), folder).rstrip('/')}/")
 
     def _source_named(self, path: str) -> str:
         """The same as `source_of` for a path that a walk has found."""
         if _SOURCE in self.text:
             match = self._regex.fullmatch(_below(str(self.root), path))
             assert match is not None  # as each of its parts has
-            return str(match["source"])
+            return as_text(match["source"])
         if self._source is not None:
             return self._source
-        return _below(str(self._below), path)
+        return as_text(_below(str(self._below), path))
 
 
 def path_patterns(texts: Sequence[str], source: str | None = None) -> list[PathPattern]:

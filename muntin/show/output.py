@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from rich.text import Text
 
+from muntin.errors import as_text
 from muntin.run.results import SCORE, SCORE_IN_SHORT
 from muntin.show import OutputFormat
 from muntin.show.table import TableText
@@ -112,7 +113,7 @@ def json_lines(rows: pa.Table) -> Iterable[str]:
 
 def note(text: str) -> Text:
     """Something a user should know, as it is: brackets and colons in it mean nothing."""
-    return Text.assemble(("note:", "yellow"), " ", text)
+    return Text.assemble(("note:", "yellow"), " ", as_text(text))
 
 
 def losses(

@@ -22,7 +22,7 @@ Row = dict[str, Any]
 
 
 def status(state: Path) -> tuple[list[Row], list[Row]]:
-    """A row for every job that has answered, and one for every source that has been read."""
+    """A row for every job in force, and one for every source that was read or is declared."""
     streams = saved_in(state)
     if not streams:
         raise InputError(f"nothing has been run in {state} yet; see `muntin run --help`")
@@ -64,7 +64,11 @@ def _sources(stream: str, saved: Saved) -> Iterator[Row]:
             "to": _moment(source.reached.get(TIME.column)),
             "heard": _moment(int(1e6 * max(source.heard_at or 0.0, source.touched_at)) or None),
             "ended": source.ended,
+            "seen": True,
         }
+    for name in sorted(set(saved.declared) - saved.progress.sources.keys()):
+        unknown = dict.fromkeys(("from", "to", "heard"))
+        yield {"stream": stream, "source": name, **unknown, "ended": False, "seen": False}
 
 
 def _moment(position: int | None) -> datetime | None:
@@ -106,8 +110,8 @@ def draw(jobs: Sequence[Row], sources: Sequence[Row], console: Console) -> None:
         table.add_column(name)
     for row in sources:
         times = (_text(row[name]) for name in ("from", "to", "heard"))
-        ended = "are gone" if row["ended"] else "are there"
-        table.add_row(Text(row["stream"]), Text(row["source"]), *times, ended)
+        files = "are gone" if row["ended"] else "are there" if row["seen"] else "were never seen"
+        table.add_row(Text(row["stream"]), Text(row["source"]), *times, files)
     console.print(table)
 
 

@@ -52,6 +52,7 @@ class Saved:
     writer: str = ""  # whose batches these are, as tables have them
     known: dict[str, Ends] = field(default_factory=dict)
     """Up to where tables have windows that an earlier state has stored, and this one may repeat."""
+    declared: tuple[str, ...] = ()  # sources that the stream awaits, seen or not
 
 
 class Checkpoint:
@@ -237,6 +238,7 @@ def _document(saved: Saved) -> Document:
             "batch": saved.batch,
             "results": tuple(saved.results.items()),
             "writer": saved.writer,
+            "declared": saved.declared,
             "left_at": p.left_at,
             "frame_batch": p.frame_batch,
             "released": p.released,
@@ -320,6 +322,7 @@ def _saved(document: Document) -> Saved:
         results=dict(now["results"]),
         tables=sections["tables"],
         writer=now.get("writer", ""),
+        declared=tuple(now.get("declared", ())),
         known=sections["known"],
     )
 

@@ -87,12 +87,21 @@ def require_free(state: Path) -> None:
 
     Makes nothing that is not there.
     """
-    _require_name(state)
+    require_name(state)
     if (state / _LOCK).exists():
         with locked(state):
             pass
     else:
         _require_folder(state)
+
+
+def require_name(state: Path) -> None:
+    """Refuses a state folder whose name is no text: result tables are named by URLs."""
+    try:
+        str(state.absolute()).encode()
+    except UnicodeEncodeError:
+        reason = "its name is not UTF-8, which result tables need; give another --state"
+        raise StateError(_unusable(state, reason)) from None
 
 
 def _require_folder(state: Path) -> None:
@@ -104,18 +113,9 @@ def _require_folder(state: Path) -> None:
         raise StateError(_unusable(state, f"{there} cannot be written to"))
 
 
-def _require_name(state: Path) -> None:
-    """Result tables are named by URLs, which are text."""
-    try:
-        str(state.absolute()).encode()
-    except UnicodeEncodeError:
-        reason = "its name is not UTF-8, which result tables need; give another --state"
-        raise StateError(_unusable(state, reason)) from None
-
-
 def _lock(state: Path) -> int:
     """The open lock of a state folder, which no other process has."""
-    _require_name(state)
+    require_name(state)
     try:
         state.mkdir(parents=True, exist_ok=True)
         handle = os.open(state / _LOCK, os.O_RDWR | os.O_CREAT, 0o644)

@@ -151,16 +151,9 @@ class Journal:
         unsynced, tables = self._results.unsynced()
         now = catalog.in_force
         saved = Saved(
-            batch,
-            self.progress,
-            self.positions,
-            now,
-            blocks,
-            files,
-            tables,
-            self._writer,
-            self._known,
-        )
+            batch, self.progress, self.positions, now, blocks, files, tables,
+            self._writer, self._known, catalog.stream.sources,
+        )  # fmt: skip
         # Until it is known that this is saved, the next would have to save everything.
         saves, self._saves = 0 if anew else self._saves + 1, SAVES_PER_REWRITE
         self._checkpoint.save(saved, whole, anew, unsynced)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 from muntin.logs.events import FileEvents
@@ -40,4 +41,13 @@ def test_more_folders_may_be_watched_later(tmp_path: Path) -> None:
         assert events.watch(folders) is None
         (folder / "a.log").write_text("x\n")
         wait_for(lambda path=str(folder / "a.log"): path in events.changed())  # type: ignore[misc]
+    events.close()
+
+
+def test_names_that_are_not_utf_8_have_all_looked_at(tmp_path: Path) -> None:
+    events, odd = FileEvents(), os.fsdecode(b"caf\xe9")
+    assert events.watch([str(tmp_path)]) is None
+    (tmp_path / odd).mkdir()
+    wait_for(lambda: events.changed() == {str(tmp_path)})
+    assert events.watch([str(tmp_path / odd)]) == "a folder has a name that is not UTF-8"
     events.close()

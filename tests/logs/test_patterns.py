@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -120,3 +121,13 @@ def test_source_of() -> None:
 def test_refused(text: str, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         PathPattern(text)
+
+
+def test_names_that_are_not_utf_8_are_told_as_text(tmp_path: Path) -> None:
+    folder = tmp_path / os.fsdecode(b"caf\xe9")
+    folder.mkdir()
+    (folder / "ü.log").touch()
+    for pattern, source in (("{source}/*.log", r"caf\xe9"), ("*/*.log", r"caf\xe9/ü.log")):
+        every = PathPattern(f"{tmp_path}/{pattern}")
+        assert list(every.find()) == [(folder / "ü.log", source)]
+        assert every.source_of(folder / "ü.log") == source

@@ -12,6 +12,7 @@ import pytest
 
 from muntin.errors import StateError
 from muntin.store.hold import StateHold, locked, require_free
+from muntin.store.results import Results
 
 
 def test_other_processes_are_refused(tmp_path: Path) -> None:
@@ -76,3 +77,10 @@ def test_an_error_in_a_folder_that_is_gone_has_that_reason(tmp_path: Path) -> No
 def fail_without(folder: Path) -> None:
     shutil.rmtree(folder)
     raise StateError("something else")
+
+
+def test_names_that_are_not_utf_8_are_refused(tmp_path: Path) -> None:
+    state = tmp_path / os.fsdecode(b"caf\xe9")
+    for use in (require_free, StateHold, Results):
+        with pytest.raises(StateError, match="cannot be used: its name is not UTF-8"):
+            use(state)
