@@ -301,10 +301,7 @@ class Watch:
             self._positions[file.key] = read
             if end >= look.end:
                 self._unread.discard(file.key)
-            # Workers have other current folders.
-            here = file.path.startswith("/")
-            path = file.path if here else str(Path(file.path).absolute())
-            name, known = self._stream.name, read.fingerprint
+            name, known, path = self._stream.name, read.fingerprint, absolute(file.path)
             return WorkOrder(name, file.source, path, file.position, end, fingerprint=known)
         self._looks[file.key] = replace(look, end=file.position, crc=None)
         self._unread.discard(file.key)
@@ -507,3 +504,8 @@ def _position(f: _Sighting, lost: list[FilePosition]) -> FilePosition:
                 return replace(old, path=str(f.path), device=f.key[0], inode=f.key[1])
         fingerprint = first_print(file)
     return FilePosition(f.source, str(f.path), *f.key, 0, fingerprint.end, fingerprint.crc)
+
+
+def absolute(path: str) -> str:
+    """The path as workers know it, which have other current folders."""
+    return path if path.startswith("/") else str(Path(path).absolute())
