@@ -41,15 +41,15 @@ def run_on_spark(
     """
     from muntin.spark.context import start_context
     from muntin.spark.runner import Settings, SparkRun
-    from muntin.store.hold import require_free
+    from muntin.store.hold import locked
 
     settings = Settings(Path(state), follow, seconds_of(idle, "idle"), seconds=seconds)
-    require_free(settings.state)
-    context = spark.sparkContext if spark else start_context()
-    for turn in SparkRun(program, context, settings).turns():
-        for text in turn.notes:
-            note(text)
-        yield from turn.emission.results()
+    with locked(settings.state) as hold:
+        context = spark.sparkContext if spark else start_context()
+        for turn in SparkRun(program, context, settings, hold=hold).turns():
+            for text in turn.notes:
+                note(text)
+            yield from turn.emission.results()
 
 
 def attach(

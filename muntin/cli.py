@@ -18,6 +18,7 @@ from rich.text import Text
 from typer.core import TyperGroup
 
 from muntin.errors import InputError, LanguageError, MuntinError
+from muntin.loading import loading
 from muntin.show import OutputFormat
 from muntin.show.terminal import console, keep_help_plain, messages
 from muntin.store import DEFAULT_STATE
@@ -81,10 +82,11 @@ def explain(
     ] = None,
 ) -> None:
     """Print each job's plan: windows, pane, cells and the SQL of every stage."""
-    from muntin.language import program as programs
-    from muntin.language.explain import explain as explain_program
-    from muntin.language.explain import explain_stream
-    from muntin.store.checkpoint import choices_in
+    with loading():
+        from muntin.language import program as programs
+        from muntin.language.explain import explain as explain_program
+        from muntin.language.explain import explain_stream
+        from muntin.store.checkpoint import choices_in
 
     try:
         program = programs.load(file)
@@ -103,9 +105,10 @@ def try_(
     format_: Format = OutputFormat.TABLE,
 ) -> None:
     """Answer from what the files hold now, in this process, without Spark."""
-    from muntin.language import program as programs
-    from muntin.run.inline import windows_inline
-    from muntin.show.output import RowWriter
+    with loading():
+        from muntin.language import program as programs
+        from muntin.run.inline import windows_inline
+        from muntin.show.output import RowWriter
 
     writer = RowWriter(format_, sys.stdout)
     loops: list[Loop] = []
@@ -139,12 +142,15 @@ def run(
     ] = None,
 ) -> None:
     """Run all jobs on Spark; results go to Delta tables under the state folder."""
-    from muntin.spark.gateway import held_back, starting
+    with loading():
+        from muntin.spark.gateway import held_back, starting
+        from muntin.store.hold import require_free
 
     if once and for_ is not None:
         raise InputError("--once ends when all is read, and --for follows; give one of them")
     if sharing not in ("auto", "shared", "separate"):
         raise InputError(f"--sharing is auto, shared or separate, not '{sharing}'")
+    require_free(state)  # before anything that takes long
     with starting(master) as jvm:
         with held_back():
             from muntin.api import seconds_of
@@ -178,9 +184,10 @@ def results(
     ] = False,
 ) -> None:
     """Print a job's results, each with C²: how complete it is, and why it left."""
-    from muntin.api import is_latest
-    from muntin.show.output import RowWriter
-    from muntin.store.results import Results
+    with loading():
+        from muntin.api import is_latest
+        from muntin.show.output import RowWriter
+        from muntin.store.results import Results
 
     latest = is_latest(window, "--window")
     store = Results(state)
@@ -202,8 +209,9 @@ def status(
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object.")] = False,
 ) -> None:
     """Show each job's windows, lags against its bound, mean C² and misses, and all sources."""
-    from muntin.show.status import draw
-    from muntin.show.status import status as status_of
+    with loading():
+        from muntin.show.status import draw
+        from muntin.show.status import status as status_of
 
     jobs, sources = status_of(state)
     if as_json:
@@ -227,9 +235,10 @@ def agent(
     ] = False,
 ) -> None:
     """Read this server's logs where they are, and ship what jobs count of them."""
-    from muntin.agent.process import serve
-    from muntin.agent.settings import read_settings
-    from muntin.wire.keys import read_keys
+    with loading():
+        from muntin.agent.process import serve
+        from muntin.agent.settings import read_settings
+        from muntin.wire.keys import read_keys
 
     held = read_keys(keys, name, required=True) if keys is not None else None
     if mutual and held is None:
@@ -245,7 +254,8 @@ def keys(
     ],
 ) -> None:
     """Make certificates and a token, with which agents and pipelines know each other."""
-    from muntin.wire.keys import make_keys
+    with loading():
+        from muntin.wire.keys import make_keys
 
     for path in make_keys(folder, names):
         typer.echo(path)
@@ -256,7 +266,8 @@ def demo(
     seconds: Annotated[float, typer.Option(help="Stop after this long; 0 means never.")] = 0,
 ) -> None:
     """Write live logs of a few servers and answer three questions from them."""
-    from muntin.spark.gateway import held_back, starting
+    with loading():
+        from muntin.spark.gateway import held_back, starting
 
     with starting(None) as jvm:
         with held_back():

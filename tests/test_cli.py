@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from muntin.cli import main
+from muntin.store.hold import locked
 from tests.waiting import PATIENCE
 
 SQL = """
@@ -309,3 +310,15 @@ def test_what_is_no_number_keeps_its_name(sql: Path, capsys: pytest.CaptureFixtu
         _, out, _ = muntin(capsys, "try", sql, "--job", "paths", "--format", form)
         for name in ("NaN", "Infinity", "-Infinity"):
             assert written.format(name) in out
+
+
+def test_a_state_folder_in_use_is_refused_before_anything_is_started(
+    sql: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def start(*_: object, **__: object) -> None:
+        raise AssertionError
+
+    monkeypatch.setattr("muntin.spark.gateway.Jvm", start)
+    with locked(sql.parent / "state"):
+        code, _, err = muntin(capsys, "run", sql, "--state", sql.parent / "state")
+    assert (code, f"in use by process {os.getpid()}; stop it" in err) == (1, True)

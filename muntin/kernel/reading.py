@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from typing import NamedTuple
 
+from muntin.fidelity.losses import Loss
 from muntin.model import Fault, Tally
 
 Late = Mapping[str, tuple[int, int]]  # how many records, and how far behind the stream time at most
@@ -23,6 +25,14 @@ class Cost:
         return Cost(
             self.records + other.records, self.rows + other.rows, self.seconds + other.seconds
         )
+
+
+class Begun(NamedTuple):
+    """The log that a file is a part of, the file, and the time of its first record."""
+
+    log: str
+    file: str
+    at: int
 
 
 @dataclass(frozen=True)
@@ -50,6 +60,8 @@ class Reading:
     """The panes that have got rows, of shapes whose windows may be revised."""
     backwards: int = 0  # records whose sequence number is lower than one before
     ahead: int = 0  # records of a time that is yet to come
+    lost: tuple[Loss, ...] = ()  # what could not be read
+    begun: tuple[Begun, ...] = ()
 
     def __add__(self, after: Reading) -> Reading:
         return Reading.merge((self, after))
@@ -106,6 +118,8 @@ class Reading:
             changed=changed,
             backwards=sum(piece.backwards for piece in pieces),
             ahead=sum(piece.ahead for piece in pieces),
+            lost=tuple(loss for piece in pieces for loss in piece.lost),
+            begun=tuple(file for piece in pieces for file in piece.begun),
         )
 
 

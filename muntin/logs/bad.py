@@ -17,8 +17,9 @@ import pyarrow as pa
 
 from muntin.errors import harmless
 from muntin.kernel.engine import literal, quote, run
-from muntin.logs.chunks import LINE, Chunk, WorkOrder, is_blank, is_gzip
-from muntin.logs.formats import PATTERNS, Wanted, text_sql, wrong_columns_sql
+from muntin.logs.chunks import LINE, Chunk, WorkOrder, is_blank
+from muntin.logs.formats import PATTERNS, Wanted, records_sql, text_sql, wrong_columns_sql
+from muntin.logs.gunzip import is_gzip
 from muntin.logs.times import clause_for
 from muntin.model import POSITION, Format, Stream
 
@@ -58,7 +59,12 @@ def first_bad_row(chunk: Chunk, records: pa.Table, stream: Stream, wanted: Wante
     unlike = _unlike(fields, text, stream.format)
     if unlike is not None:
         return BadRow(number, text, unlike)
-    wrong = run(wrong_columns_sql(stream, wanted, frozenset(fields.column_names)),
+    present = frozenset(fields.column_names)
+    read = run(records_sql(stream, wanted, present), {"fields": fields}, "looking at a bad row")
+    if read[POSITION][0].is_valid:
+        clause = f"TIMESTAMP {stream.timestamp}"
+        return BadRow(number, text, f"{clause} gives a time out of the years 1 to 9999")
+    wrong = run(wrong_columns_sql(stream, wanted, present),
                 {"fields": fields}, "looking at a bad row")["wrong"].to_pylist()  # fmt: skip
     hint = _time_hint(fields, stream, wrong)
     if wrong:

@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 
 from muntin.errors import InputError
 from muntin.logs.files import Fingerprint, open_same
-from muntin.logs.gunzip import BLOCK_BYTES, Gunzip
+from muntin.logs.gunzip import BLOCK_BYTES, Gunzip, is_gzip, skip
 from muntin.model import Format
 
 PIECE_BYTES = 8 << 20
@@ -41,7 +41,8 @@ _VIEW_BYTES = 12  # Arrow keeps strings up to this size in the view itself
 class WorkOrder:
     """Read `[start, end)` of a file; `since` says how far the source had come on each axis.
 
-    Records after the `latest` time, of a future that no clock can have meant, are bad.
+    Records after the `latest` time, of a future that no clock can have meant, are bad. Of the text
+    of a gzip file some may have been read before it was compressed, and is to `skip`.
     """
 
     stream: str
@@ -53,6 +54,8 @@ class WorkOrder:
     latest: int | None = None
     fingerprint: Fingerprint | None = None
     sequence: int = 0  # of the delivery that the first order of a lane begins
+    skip: int = 0  # bytes
+    modified: int | None = None  # when the file was last written, in microseconds
 
 
 @dataclass(frozen=True)
@@ -108,10 +111,6 @@ class Bundle:
     fields: pa.Table
     rows: Sequence[int]
     broken: Sequence[Mapping[int, str]]
-
-
-def is_gzip(path: Path | str) -> bool:
-    return str(path).endswith(".gz")
 
 
 def is_blank(line: bytes, format_: Format) -> bool:
@@ -217,7 +216,10 @@ def _pieces(file: BinaryIO, order: WorkOrder, piece_bytes: int) -> Iterator[Piec
         return
     members = Gunzip(file, order.start, order.end)
     text = io.BufferedReader(members, BLOCK_BYTES)
-    for piece in _cut(text, order.path, order.start, None, piece_bytes):
+    start = order.start
+    if order.skip:
+        start += skip(text, order.skip - 1) + len(text.readline())  # to where a line starts
+    for piece in _cut(text, order.path, start, None, piece_bytes):
         whole = piece
         if isinstance(piece, Piece) and members.damage is not None:
             whole = piece.complete()

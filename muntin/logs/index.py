@@ -17,10 +17,10 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from muntin.logs.chunks import Piece, WorkOrder, csv_names, is_gzip, split
+from muntin.logs.chunks import Piece, WorkOrder, csv_names, split
 from muntin.logs.files import open_same
 from muntin.logs.formats import Wanted
-from muntin.logs.gunzip import Gunzip
+from muntin.logs.gunzip import Gunzip, is_gzip
 from muntin.logs.records import parse_fields
 from muntin.model import NOWHERE, POSITION, Format, Stream
 

@@ -16,6 +16,7 @@ from typing import Protocol, runtime_checkable
 
 import pyarrow as pa
 
+from muntin.fidelity.losses import Loss
 from muntin.fidelity.scoreboard import Source
 from muntin.kernel.block import Block
 from muntin.kernel.compute import Recipe
@@ -121,6 +122,9 @@ class Batch:
     notes: tuple[str, ...] = ()
     touched: Mapping[str, float] | None = None
     """When each source was last seen to be there; None where nobody looked."""
+    lost: tuple[Loss, ...] = ()  # what was found to be lost by now
+    unreadable: Mapping[str, Sequence[Loss]] | None = None
+    """By source, what is there and cannot be read now."""
 
 
 class Intake(Protocol):

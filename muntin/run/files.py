@@ -103,11 +103,15 @@ class LogFiles:
         """There is nothing to end."""
 
     def next(self, request: Request) -> Batch:
+        time = TIME.column
+        reached = {
+            name: s.reached[time] for name, s in request.sources.items() if time in s.reached
+        }
         only = _wanted(request.recipes)
         if request.needs is not None and self._kept is None:
             self._kept = self._needed(request.now, request.needs, request.sources)
         batch = self.tail.next_batch(
-            request.now, request.in_order, request.most, request.thorough, only
+            request.now, request.in_order, request.most, request.thorough, reached, only
         )
         self._behind = batch.behind
         kept = [tuple(self._kept_of(lane)) for lane in batch.lanes]
@@ -123,6 +127,8 @@ class LogFiles:
             positions=batch.positions,
             notes=batch.notes,
             touched=batch.touched,
+            lost=batch.lost,
+            unreadable=batch.unreadable,
         )
 
     def behind(self, sources: Mapping[str, Source]) -> frozenset[str]:

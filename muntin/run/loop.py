@@ -8,9 +8,10 @@ turns the catalog may be exchanged for another one.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
+from muntin.fidelity.losses import Loss
 from muntin.fidelity.sampling import picked, sufficient
 from muntin.fidelity.score import EVER, NEVER
 from muntin.fidelity.scoreboard import Moment, Scoreboard, Source
@@ -259,6 +260,8 @@ class Loop:
     def _read(self, batch: Batch, started: float) -> Iterator[str]:
         """Has a batch read and notes what came of it; tells what the user should know."""
         self._looked = now = self._tick(started)
+        self._unsaved |= bool(batch.lost)
+        self._lose(batch.lost)
         readings: list[Reading] = []
         if batch.work is not None:
             final = {name: s.sequence for name, s in self.progress.sources.items() if s.sequence}
@@ -271,7 +274,8 @@ class Loop:
         if batch.number is not None:
             self.progress.frame_batch = batch.number
         if batch.touched is not None:
-            self._scoreboard.seen(batch.touched, {r.source for r in readings}, now)
+            read = {reading.source for reading in readings}
+            self._scoreboard.seen(batch.touched, read, now, batch.unreadable)
 
     def _recipes(self) -> list[Recipe]:
         """What to compute of the next records, and from where on somebody needs it."""
@@ -328,11 +332,23 @@ class Loop:
             progress.records += reading.records
             progress.bad += reading.bad
             faults += reading.faults
+        self._lose([loss for reading in readings for loss in reading.lost])
+        damaged = {loss.file for reading in readings for loss in reading.lost}
+        for reading in readings:
+            for log, file, at in reading.begun:
+                if file not in damaged:
+                    self._scoreboard.resume(reading.source, log, at)
         self.departures.take(self.catalog, readings)
         progress.ledger.add(tally for reading in readings for tally in reading.tallies)
         self._chooser.computed(self.catalog, readings)
         jobs = self.catalog.jobs
         return [note for f in faults for note in progress.failures.read(jobs[f.job], f)]
+
+    def _lose(self, losses: Iterable[Loss]) -> None:
+        for loss in losses:
+            new = Source(sequence=self.progress.released)
+            self.progress.sources.setdefault(loss.source, new)
+            self._scoreboard.lose(loss)
 
     def _choose(self) -> Iterator[str]:
         """Decides anew how windows are computed; tells of changes."""

@@ -15,7 +15,7 @@ from muntin.run.results import SCORE, SCORE_IN_SHORT
 from muntin.show import OutputFormat
 from muntin.show.table import TableText
 from muntin.show.terminal import console
-from muntin.show.values import json_text, text
+from muntin.show.values import json_text, text, values_of
 from muntin.units import describe
 
 _UNCUT = 1000  # columns of a table that goes into a file or a pipe
@@ -67,7 +67,7 @@ class RowWriter:
             self._headers.add(job)
             writer.writerow(rows.column_names)
         types = rows.schema.types
-        for row in zip(*(column.to_pylist() for column in rows.columns), strict=True):
+        for row in zip(*map(values_of, rows.columns), strict=True):
             writer.writerow([text(v, t) for v, t in zip(row, types, strict=True)])
 
 
@@ -105,7 +105,7 @@ def json_lines(rows: pa.Table) -> Iterable[str]:
     """One object a row; times in ISO 8601, UTC; integers and decimals with all their digits."""
     names = [json.dumps(name, ensure_ascii=False) for name in rows.column_names]
     types = rows.schema.types
-    for row in zip(*(column.to_pylist() for column in rows.columns), strict=True):
+    for row in zip(*map(values_of, rows.columns), strict=True):
         fields = (f"{n}: {json_text(v, t)}" for n, v, t in zip(names, row, types, strict=True))
         yield "{" + ", ".join(fields) + "}"
 

@@ -9,10 +9,33 @@ from decimal import Decimal
 from math import isfinite
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
 from muntin.errors import harmless
+from muntin.kernel.engine import run
 from muntin.units import percent
+
+
+def values_of(column: pa.ChunkedArray) -> list[Any]:
+    """A column's values as Python has them; dates out of its calendar as text."""
+    try:
+        return list(column.to_pylist())
+    except (OverflowError, ValueError):
+        return [_value(scalar) for scalar in column]
+
+
+def _value(scalar: pa.Scalar) -> Any:
+    try:
+        return scalar.as_py()
+    except (OverflowError, ValueError):
+        if pa.types.is_timestamp(scalar.type):
+            return f"{np.datetime64(scalar.value, scalar.type.unit)}Z"
+        if pa.types.is_date(scalar.type):
+            return str(np.datetime64(scalar.value, "D"))
+        column = {"v": pa.array([scalar], scalar.type)}
+        sql = "SELECT CAST(v AS VARCHAR) AS v FROM told"
+        return run(sql, {"told": pa.table(column)}, "showing a value")["v"][0].as_py()
 
 
 def window_text(start: datetime | int, end: datetime | int) -> str:
@@ -24,7 +47,7 @@ def window_text(start: datetime | int, end: datetime | int) -> str:
 
 
 def _moment(time: datetime) -> str:
-    text = time.strftime("%Y-%m-%d %H:%M:%S")
+    text = time.replace(tzinfo=None, microsecond=0).isoformat(" ")
     return f"{text}.{time.microsecond:06d}".rstrip("0") if time.microsecond else text
 
 

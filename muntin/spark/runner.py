@@ -26,6 +26,7 @@ from muntin.run.loop import POLL_SECONDS, Clock, Loop, Rules, Turn
 from muntin.run.progress import Progress
 from muntin.schedule.pace import Pace, rest_after
 from muntin.spark.collection import SparkCollection
+from muntin.spark.trouble import explained
 from muntin.store.hold import StateHold, locked
 from muntin.store.journal import Journal
 from muntin.windows.choice import Sharing
@@ -153,7 +154,10 @@ class SparkRun:
         settings: Settings,
         stop: Event | None = None,
         clock: Clock = time.time,
+        hold: StateHold | None = None,
     ) -> None:
+        """Who holds the state folder already says so; otherwise it is held from the first turn."""
+        self._hold = hold
         self._clock = clock
         self._program = program
         self._context = context
@@ -163,7 +167,7 @@ class SparkRun:
 
     def turns(self) -> Iterator[Turn]:
         with ExitStack() as stack:
-            hold = stack.enter_context(locked(self._settings.state))
+            hold = self._hold or stack.enter_context(locked(self._settings.state))
             runs = [self._open(stream, stack) for stream in self._streams()]
             started = time.monotonic()
             try:
@@ -191,9 +195,12 @@ class SparkRun:
         seconds = self._settings.seconds
         while runs and not self.stop.is_set():
             begun = time.monotonic()
-            with hold.in_use():
-                taken = [(run, run.loop.turn(_first(runs))) for run in runs]
-            yield from (turn for _, turn in taken)
+            taken: list[tuple[StreamRun, Turn]] = []
+            for run in runs:
+                with hold.in_use(), explained(self._settings.state):
+                    turn = run.loop.turn(_first(runs))
+                taken.append((run, turn))
+                yield turn  # it is final, and may not wait for a stream that may fail
             behind = [run for run, turn in taken if turn.remaining]
             runs = runs if self._settings.follow else behind
             if seconds is not None and time.monotonic() - started >= seconds:

@@ -14,10 +14,13 @@ begins a new file with all that it knows, and files that it does not name are re
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 from muntin.errors import StateError
+from muntin.fidelity.losses import Loss
 from muntin.fidelity.scoreboard import Source
 from muntin.fidelity.timing import Timing
 from muntin.kernel.block import Block
@@ -32,7 +35,7 @@ from muntin.store.repeats import Ends
 from muntin.store.tallies import Stored, TallyFiles
 from muntin.windows.choice import Choice
 
-VERSION = 7
+VERSION = 8
 
 
 @dataclass
@@ -80,11 +83,12 @@ class Checkpoint:
         folder = self._folder.parent
         if not folder.is_dir() or any(self._folder.glob("state-*.tape")):
             return None
-        for path in sorted(folder.iterdir()):
-            found = Checkpoint(self._state, path.name).peek() if path.name not in others else None
-            if found is not None and any(map(found.in_force.had, catalog.jobs.values())):
-                path.rename(self._folder)
-                return path.name
+        for path in sorted(path for path in folder.iterdir() if path.name not in others):
+            with suppress(StateError):  # one that cannot be used is none to go on with
+                found = Checkpoint(self._state, path.name).peek()
+                if found is not None and any(map(found.in_force.had, catalog.jobs.values())):
+                    path.rename(self._folder)
+                    return path.name
         return None
 
     def save(
@@ -157,17 +161,29 @@ class Checkpoint:
         document = self._document()
         if document is None:
             return None
-        saved = _saved(document)
-        stored = {name: Stored(*row) for name, row in document.get("ledger", {}).items()}
-        self._ledger = TallyFiles(self._folder, stored, document.get("forgotten"))
-        saved.progress.ledger = self._ledger.read()
-        blocks: dict[str, list[Block]] = {}
-        for name, length in document["blocks"].items():
-            for record in tape.read(self._folder / name, length):
-                block = Block.decode(record, f"a saved block in {self._folder / name}")
-                if block.shape in shapes:
-                    blocks.setdefault(block.shape, []).append(block)
-        return replace(saved, blocks=blocks)
+        with self._advised():
+            saved = _saved(document)
+            stored = {name: Stored(*row) for name, row in document.get("ledger", {}).items()}
+            self._ledger = TallyFiles(self._folder, stored, document.get("forgotten"))
+            saved.progress.ledger = self._ledger.read()
+            blocks: dict[str, list[Block]] = {}
+            for name, length in document["blocks"].items():
+                for record in tape.read(self._folder / name, length):
+                    block = Block.decode(record, f"a saved block in {self._folder / name}")
+                    if block.shape in shapes:
+                        blocks.setdefault(block.shape, []).append(block)
+            return replace(saved, blocks=blocks)
+
+    @contextmanager
+    def _advised(self) -> Iterator[None]:
+        """Says what to do about a file that is damaged or gone."""
+        try:
+            yield
+        except StateError as error:
+            raise StateError(
+                f"{error}; put back a copy of the state folder, or remove {self._folder} to read "
+                "the logs again: windows that are stored are not stored twice"
+            ) from error
 
     def peek(self) -> Saved | None:
         """The newest state without ledger and blocks, of which nothing is read.
@@ -181,8 +197,9 @@ class Checkpoint:
         while names := sorted(path.name for path in self._folder.glob("state-*.tape")):
             document: Document = {}
             try:
-                for record in tape.read(self._folder / names[-1]):
-                    apply(document, decode(record))
+                with self._advised():
+                    for record in tape.read(self._folder / names[-1]):
+                        apply(document, decode(record))
             except StateError:
                 if (self._folder / names[-1]).exists():
                     raise
@@ -252,12 +269,18 @@ def _fields(source: Source) -> tuple[object, ...]:
     return tuple(dict(v) if isinstance(v, dict) else v for v in vars(source).values())
 
 
+def _source(row: Sequence[Any]) -> Source:
+    source = Source(*row)
+    source.lost = tuple(Loss(*loss) for loss in source.lost)  # type: ignore[misc]
+    return source
+
+
 def _saved(document: Document) -> Saved:
     now = document["now"]
     sections = {name: document.get(name, {}) for name in _SECTIONS}
     records, bad, size, windows = now["totals"]
     progress = Progress(
-        sources={name: Source(*row) for name, row in sections["sources"].items()},
+        sources={name: _source(row) for name, row in sections["sources"].items()},
         emitted=sections["emitted"],
         began=sections["began"],
         left={

@@ -66,12 +66,14 @@ class Journal:
         self._writer = uuid4().hex if saved is None else saved.writer or self._stream
         self._known: dict[str, Ends] = {}  # windows that an earlier state has stored
         self._prepared: set[str] = set()
-        self._prepare(catalog, saved.tables if saved is not None else None)
+        tables = saved.tables if saved is not None else {}
+        gone = [job for job in tables if job in catalog.jobs and not self._results.has(job)]
+        self._prepare(catalog, None if saved is None else tables)
         if self.called is not None:
             message = f"stream '{self._stream}' goes on where stream '{self.called}' stood"
             self.notes.append(f"{message}, which had the same jobs")
         if saved is not None:
-            self._resume(saved, catalog)
+            self._resume(saved, catalog, gone)
         else:
             self._look_back(catalog.jobs.values(), f"stream '{self._stream}' has no state")
 
@@ -98,10 +100,15 @@ class Journal:
                 "stored again, and others are stored as revisions"
             )
 
-    def _resume(self, saved: Saved, catalog: Catalog) -> None:
-        for job in self._results.publish(self._writer, saved.batch, saved.results):
+    def _resume(self, saved: Saved, catalog: Catalog, gone: Sequence[str]) -> None:
+        """Goes on from a state; `gone` are jobs whose tables are not there any more."""
+        for job in gone:
             message = "its table was taken away, with all results so far; a new one begins"
             self.notes.append(f"job '{job}': {message}")
+        for job in self._results.publish(self._writer, saved.batch, saved.results):
+            if job not in gone:
+                message = f"the file of its last results was taken away: {saved.results[job]}"
+                self.notes.append(f"job '{job}': {message}")
         known = saved.in_force
         last = self._results.last_batch({*catalog.jobs, *known.shapes}, self._writer)
         if last > saved.batch:

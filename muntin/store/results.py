@@ -74,6 +74,10 @@ class Results:
         self._unsynced = {}
         return paths, dict(self._versions)
 
+    def has(self, job: str) -> bool:
+        """Whether a job has a table."""
+        return delta.exists(self._folder / job)
+
     def ends(self, job: str) -> Ends:
         """How far the windows of a job's table go, by their names."""
         return delta.read(self._folder / job, ends_of)

@@ -407,6 +407,39 @@ def test_a_state_folder_that_is_removed_ends_the_run_at_once(
     assert not state.exists()
 
 
+@pytest.mark.parametrize("follow", [False, True])
+def test_a_stream_that_fails_takes_nothing_from_what_others_have_committed(
+    spark: SparkSession, tmp_path: Path, follow: bool
+) -> None:
+    (tmp_path / "good.jsonl").write_text('{"t": 0}\n{"t": 70}\n')
+    (tmp_path / "damaged.jsonl").write_text('{"t": 0}\nnonsense\n')
+    stream = "CREATE STREAM {0} (t BIGINT) FROM '{1}/{0}.jsonl' FORMAT json TIMESTAMP t{2};"
+    job = "CREATE JOB of_{0} AS SELECT count(*) AS c FROM {0} WINDOW 1 MINUTE;"
+    text = "".join(
+        stream.format(name, tmp_path, fail) + job.format(name)
+        for name, fail in (("good", ""), ("damaged", " ON BAD ROW FAIL"))
+    )
+    settings = Settings(tmp_path / "state", follow, seconds=30)
+    told: list[mt.Result] = []
+
+    def listen() -> None:
+        for turn in SparkRun(mt.sql(text), spark.sparkContext, settings).turns():
+            told.extend(turn.emission.results())
+
+    with pytest.raises(mt.InputError, match=r"damaged.jsonl, line 2"):
+        listen()
+    stored = mt.results("of_good", tmp_path / "state").num_rows
+    assert len(told) == stored == (1 if follow else 2)
+    # The next start goes on behind what was told.
+    (tmp_path / "damaged.jsonl").unlink()
+    with (tmp_path / "good.jsonl").open("a") as file:
+        file.write('{"t": 130}\n')
+    program_ = mt.sql(text.split("CREATE STREAM damaged")[0])
+    again = SparkRun(program_, spark.sparkContext, Settings(tmp_path / "state", False)).turns()
+    starts = [r.start // 60_000_000 for turn in again for r in turn.emission.results()]
+    assert starts == ([1, 2] if follow else [2])
+
+
 def turn_once(spark: SparkSession, folder: Path, text: str) -> list[str]:
     """A short run that follows the logs; what it says."""
     settings = Settings(folder / "state", follow=True, seconds=0)

@@ -15,7 +15,7 @@ from muntin.fidelity.score import C2, Reason
 from muntin.kernel.block import Block, encode
 from muntin.kernel.due import Due, Emitted
 from muntin.kernel.statements import WINDOW, WINDOW_END
-from muntin.model import Counts
+from muntin.model import POSITION, Counts, Tally
 from muntin.run.catalog import Catalog
 from muntin.run.contracts import Answer
 from muntin.run.results import Emission, JobWindows, no_windows
@@ -96,7 +96,9 @@ class Recorder:
         counts = {(0, end): Counts(1) for end in ends}
         c2 = C2(Reason.COMPLETE, 1.0, 1.0, 1.0, 1, ((1, 1),))
         left = JobWindows(job, table, counts, dict.fromkeys(counts, c2), at=1.0)
-        self.journal.progress.records += 1
+        progress = self.journal.progress
+        progress.records += 1
+        progress.ledger.add(Tally("web", POSITION, 10, end, None, 1, 0, 10 * end) for end in ends)
         self.journal.commit(self.catalog, Emission((left,)))
 
     def stored(self) -> list[tuple[int, int, int]]:
