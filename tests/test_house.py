@@ -31,6 +31,7 @@ TESTED_ELSEWHERE = {
     "run/contracts": "protocols and values without behaviour",
     "run/due": "tests/whole/test_live.py and test_bounds.py, step by step",
     "run/inline": "every inline answer of tests/whole",
+    "run/needs": "what is read of finite input in tests/whole/test_finite_fidelity.py",
     "run/results": "tests/whole/test_live_on_spark.py and tests/store/test_results.py",
     "run/retention": "tests/whole/test_edges.py: what is forgotten, and what is not",
     "show/demo/shop": "writes the logs that show/demo/show follows",

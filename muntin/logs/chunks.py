@@ -149,7 +149,7 @@ def read_pieces(
         if format_.kind == "parquet":
             yield from _row_groups(file.name, order, columns)
         elif format_.kind == "csv":
-            names = tuple(_csv_names(file, order.path, format_))
+            names = tuple(csv_names(file, order.path, format_))
             for piece in _pieces(file, order, piece_bytes):
                 yield replace(piece, names=names) if isinstance(piece, Piece) else piece
         else:
@@ -485,7 +485,7 @@ def _parse_csv(text: bytes, names: list[str], delimiter: str) -> tuple[pa.Table,
     return table, broken
 
 
-def _csv_names(file: BinaryIO, path: str, format_: Format) -> list[str]:
+def csv_names(file: BinaryIO, path: str, format_: Format) -> list[str]:
     """Names of a CSV file's fields; fields past the header's are column8, column9 and so on."""
     file.seek(0)
     text = io.BufferedReader(Gunzip(file, 0, None)) if is_gzip(path) else file

@@ -265,7 +265,7 @@ class _Reader:
             return _no_records(self._stream, wanted)
         reads = table.reads
         try:
-            records = _parse(table.fields, self._stream, wanted, reads[0].order.path, torn)
+            records = parse_fields(table.fields, self._stream, wanted, reads[0].order.path, torn)
         except EngineError:
             for number in range(len(reads)) if torn and len(reads) > 1 else ():
                 self._parse(table.only([n == number for n in range(len(reads))]), wanted, torn)
@@ -468,14 +468,16 @@ def _needed_from(recipes: Sequence[Recipe]) -> int | None:
 
 def parse(chunk: Chunk, stream: Stream, wanted: Wanted, order: WorkOrder) -> pa.Table:
     """The chunk's records in log order, with the source where the stream has no such column."""
-    records = _parse(chunk.fields, stream, wanted, order.path, torn=True)
+    records = parse_fields(chunk.fields, stream, wanted, order.path, torn=True)
     if SOURCE_COLUMN in wanted.columns and SOURCE_COLUMN not in records.column_names:
         source = pa.repeat(pa.scalar(order.source), records.num_rows)
         records = records.append_column(SOURCE_COLUMN, source)
     return records
 
 
-def _parse(fields: pa.Table, stream: Stream, wanted: Wanted, place: str, torn: bool) -> pa.Table:
+def parse_fields(
+    fields: pa.Table, stream: Stream, wanted: Wanted, place: str, torn: bool
+) -> pa.Table:
     """The records of fields, in their order."""
     sql = records_sql(stream, wanted, frozenset(fields.column_names), torn)
     records = _in_calendar(run(sql, {"fields": fields}, f"parsing {place}"))

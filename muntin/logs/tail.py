@@ -15,7 +15,7 @@ from muntin.fidelity.losses import Loss
 from muntin.logs.chunks import WorkOrder
 from muntin.logs.events import Events
 from muntin.logs.files import FilePosition
-from muntin.logs.watch import Unread, Watch
+from muntin.logs.watch import Unread, Watch, absolute
 from muntin.model import Stream
 
 __all__ = ["BATCH_BYTES", "Batch", "FilePosition", "Lane", "Tail"]
@@ -92,6 +92,17 @@ class Tail:
         """The sources that have something to be read."""
         self._watch.look(now)
         return frozenset(unread.file.source for unread in self._watch.unread())
+
+    def orders(self) -> dict[str, list[WorkOrder]]:
+        """What there is to be read of each source, a file an order; nothing is handed out."""
+        name = self._stream.name
+        return {
+            source: [
+                WorkOrder(name, source, absolute(u.file.path), u.file.position, u.end)
+                for u in unread
+            ]
+            for source, unread in _by_source(self._watch.unread()).items()
+        }
 
     def next_batch(
         self,

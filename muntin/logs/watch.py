@@ -321,13 +321,10 @@ class Watch:
             self._register.positions[file.key] = read
             if end >= look.end:
                 self._unread.discard(file.key)
-            # Workers have other current folders.
-            here = file.path.startswith("/")
-            path = file.path if here else str(Path(file.path).absolute())
             return WorkOrder(
                 self._stream.name,
                 file.source,
-                path,
+                absolute(file.path),
                 file.position,
                 end,
                 fingerprint=read.fingerprint,
@@ -397,3 +394,8 @@ class Watch:
         with f.open() as file:
             end = last_line_end(file, position, f.size)
             return end, 1, checksum(file, end)
+
+
+def absolute(path: str) -> str:
+    """The path as workers know it, which have other current folders."""
+    return path if path.startswith("/") else str(Path(path).absolute())

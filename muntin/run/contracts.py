@@ -24,6 +24,7 @@ from muntin.kernel.due import Due, Emitted
 from muntin.kernel.reading import Cost, Reading
 from muntin.logs.files import FilePosition
 from muntin.run.catalog import Catalog, InForce
+from muntin.run.needs import Needs
 from muntin.run.progress import Progress
 from muntin.run.results import Emission
 
@@ -104,6 +105,7 @@ class Request:
     released: int = 0
     thorough: bool = False
     recipes: Sequence[Recipe] = ()
+    needs: Needs | None = None  # of finite input; None: everything
     wanted: Mapping[str, int] = field(default_factory=dict)
     """By axis, positions before which windows have to set off soon, whatever is there of them."""
 

@@ -11,15 +11,18 @@ from dataclasses import dataclass, replace
 from heapq import heappop, heappush
 from operator import itemgetter
 
+from muntin.errors import InputError
 from muntin.fidelity.scoreboard import Source
 from muntin.kernel.compute import Recipe
-from muntin.logs.chunks import PIECE_BYTES
+from muntin.logs.chunks import PIECE_BYTES, WorkOrder
 from muntin.logs.events import FileEvents
 from muntin.logs.files import FilePosition
+from muntin.logs.index import Ranges, TimeIndex
 from muntin.logs.records import read_lanes
 from muntin.logs.tail import BATCH_BYTES, Lane, Tail
 from muntin.model import TIME, Stream
 from muntin.run.contracts import Batch, Delivery, Request
+from muntin.run.needs import Needs
 
 
 @dataclass(frozen=True)
@@ -90,6 +93,7 @@ class LogFiles:
         self._stream = stream
         self._piece_bytes = piece_bytes
         self._behind: frozenset[str] = frozenset()
+        self._kept: Mapping[str, Ranges] | None = None  # by path; None: not looked yet
 
     def require(self) -> None:
         """Refuses patterns that match nothing at all."""
@@ -104,15 +108,21 @@ class LogFiles:
             name: s.reached[time] for name, s in request.sources.items() if time in s.reached
         }
         only = _wanted(request.recipes)
+        if request.needs is not None and self._kept is None:
+            self._kept = self._needed(request.now, request.needs, request.sources)
         batch = self.tail.next_batch(
             request.now, request.in_order, request.most, request.thorough, reached, only
         )
         self._behind = batch.behind
-        lanes = tuple(_dated(batch.lanes, request))
+        kept = [tuple(self._kept_of(lane)) for lane in batch.lanes]
+        lanes = tuple(_dated(filter(None, kept), request))
         work = LaneWork(lanes, self._stream, request.slack_us, self._piece_bytes)
+        size = batch.bytes
+        if self._kept is not None:
+            size = sum(map(_size, kept)) * size // max(1, sum(map(_size, batch.lanes)))
         return Batch(
             work if lanes else None,
-            batch.bytes,
+            size,
             batch.remaining,
             positions=batch.positions,
             notes=batch.notes,
@@ -126,6 +136,40 @@ class LogFiles:
 
     def names(self, now: float) -> frozenset[str]:
         return self.tail.names(now)
+
+    def _needed(
+        self, now: float, needs: Needs, sources: Mapping[str, Source]
+    ) -> Mapping[str, Ranges]:
+        """By path, the bytes that are needed; none where all are."""
+        self.tail.names(now)
+        firsts = [s.first[TIME.column] for s in sources.values() if TIME.column in s.first]
+        indexes = []
+        try:
+            for orders in self.tail.orders().values():
+                indexes.append(index := TimeIndex.of(orders, self._stream))
+                if index.first is None:
+                    return {}  # where its source begins is not known
+                firsts.append(index.first)
+        except (OSError, InputError):
+            return {}  # told of when the file is read
+        firsts += [first - needs.slack_us for first in firsts]
+        last = max((index.last for index in indexes), default=0) + needs.slack_us
+        stretches = needs.stretches(firsts, last) if firsts else None
+        if stretches is None:
+            return {}
+        kept = [index.kept(stretches, needs.slack_us) for index in indexes]
+        return {path: ranges for of_source in kept for path, ranges in of_source.items()}
+
+    def _kept_of(self, lane: Lane) -> Iterator[WorkOrder]:
+        """The orders of a lane, less what nobody needs."""
+        for order in lane:
+            ranges = (self._kept or {}).get(order.path)
+            if ranges is None:
+                yield order
+                continue
+            for start, end in ranges:
+                if start < order.end and order.start < end:
+                    yield replace(order, start=max(start, order.start), end=min(end, order.end))
 
 
 def _wanted(recipes: Sequence[Recipe]) -> frozenset[str] | None:

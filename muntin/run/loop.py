@@ -25,6 +25,7 @@ from muntin.run.chooser import Chooser
 from muntin.run.contracts import Batch, Collection, Intake, Journal, Request
 from muntin.run.departures import Departures
 from muntin.run.due import Agenda, Times
+from muntin.run.needs import Needs
 from muntin.run.progress import SESSION
 from muntin.run.results import Emission
 from muntin.run.retention import Retention
@@ -243,6 +244,7 @@ class Loop:
             self.progress.released,
             self._scoreboard.falls_silent(self._moment(), started),
             self._recipes(),
+            None if self._follow else Needs.of(self.catalog),
             self._wanted(started),
         )
 

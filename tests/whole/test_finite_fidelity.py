@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import gzip
 import json
+import os
 from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
+from random import Random
 from typing import Literal
 
 import pytest
@@ -157,15 +160,39 @@ def questions(draw: st.DrawFn) -> Question:
 def all_logs(draw: st.DrawFn) -> Logs:
     """Logs of a few sources, in order but for some seconds, with gaps and late beginnings."""
     names = draw(st.lists(st.sampled_from("abcd"), min_size=1, unique=True))
-    return {name: sorted(draw(st.lists(st.integers(0, 200), max_size=12))) for name in names}
+    return {name: draw(st.lists(st.integers(0, 200), max_size=12)) for name in names}
 
 
-@given(questions(), all_logs(), st.sampled_from([60, 1 << 20]))
+def out_of_order(question: Question, logs: Logs) -> Logs:
+    """The logs as far out of order as the slack allows; without it nothing says how far."""
+    if question.slack is None:
+        return logs
+    late = Random(0)
+    room = question.slack
+    return {
+        name: sorted(seconds, key=lambda at: at + late.uniform(0, room))
+        for name, seconds in logs.items()
+    }
+
+
+@given(questions(), all_logs(), st.sampled_from([60, 1 << 20]), st.sampled_from([20, 70]))
 def test_finite_input_is_answered_from_what_is_enough(
-    tmp_path_factory: pytest.TempPathFactory, question: Question, logs: Logs, batch: int
+    tmp_path_factory: pytest.TempPathFactory,
+    question: Question,
+    logs: Logs,
+    batch: int,
+    stride: int,
 ) -> None:
-    folder = tmp_path_factory.mktemp("logs")
-    write(folder, logs)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(
+            "muntin.logs.index.STRIDES", (stride, stride)
+        )  # looks at two lines here and there
+        patch.setattr("muntin.logs.index.LOOK", 34)
+        check(tmp_path_factory.mktemp("logs"), question, logs, batch)
+
+
+def check(folder: Path, question: Question, logs: Logs, batch: int) -> None:
+    write(folder, out_of_order(question, logs))
     if not any(logs.values()):
         return
     found = answers(folder, question, batch)
@@ -176,3 +203,84 @@ def test_finite_input_is_answered_from_what_is_enough(
         every = {*read, *question.declared}
         assert len(picked) <= -(-question.percent * len(every) // 100)
     assert found == expected(question, logs, picked)
+
+
+def read_bytes(program: mt.Program, batch: int = 1 << 20) -> int:
+    """How many bytes a run has parsed."""
+    read: list[int] = []
+    for _ in windows_inline(program, done=lambda loop: read.append(loop.progress.bytes),
+                            batch_bytes=batch):  # fmt: skip
+        pass
+    return sum(read)
+
+
+@pytest.mark.parametrize("form", ["area", "space", "time"])
+def test_a_tenth_is_answered_from_about_a_tenth_of_the_bytes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, form: Form
+) -> None:
+    monkeypatch.setattr("muntin.logs.index.STRIDES", (150, 150))
+    monkeypatch.setattr("muntin.logs.index.LOOK", 40)
+    question = Question(100, 100, 10 if form != "time" else 25, form, slack=5)
+    logs = {name: list(range(number, 40_000, 2)) for number, name in enumerate("abcd")}
+    write(tmp_path, logs)
+    size = sum(path.stat().st_size for path in tmp_path.iterdir())
+    picked = frozenset(s for w in answers(tmp_path, question) for s, _ in w.inside)
+    assert answers(tmp_path, question) == expected(question, logs, picked)
+    read = read_bytes(question.program(tmp_path))
+    assert 0.05 * size < read < 0.2 * size if form != "time" else 0.24 * size < read < 0.26 * size
+
+
+def test_compressed_files_are_left_out_as_a_whole(tmp_path: Path) -> None:
+    for name in "ab":
+        for part in range(20):
+            lines = "".join(json.dumps({"t": part * 1000 + at}) + "\n" for at in range(1000))
+            path = tmp_path / f"{name}-{part:02}.log.gz"
+            path.write_bytes(gzip.compress(lines.encode(), mtime=0))
+            os.utime(path, (part, part))
+    text = (
+        f"CREATE STREAM s (t BIGINT) FROM '{tmp_path}/{{source}}-*.log.gz' FORMAT json "
+        "TIMESTAMP t SLACK 5 SECONDS; "
+        "CREATE JOB j AS SELECT count(*) AS n FROM s WINDOW 10000 SECONDS PANE 100 SECONDS"
+    )
+    everything = read_bytes(mt.sql(text))
+    some = mt.sql(f"{text} FIDELITY 10 PERCENT OF SPACE")
+    # The first window is read as a whole, as sources begin in it.
+    assert 0.5 * everything < read_bytes(some) < 0.7 * everything
+    assert [r.rows["n"].to_pylist() for r in mt.run(some)] == [[2000], [2000]]
+
+
+@pytest.mark.parametrize(
+    ("stream", "job"),
+    [
+        ("", "FIDELITY 10 PERCENT OF SPACE"),  # nothing says how far out of order records are
+        (" SLACK 5 SECONDS", "FIDELITY 10 PERCENT OF SPACE REVISE"),
+        (" SLACK 5 SECONDS", "FIDELITY 100 PERCENT"),
+        (" SLACK 5 SECONDS", ""),
+    ],
+)
+def test_where_it_is_not_known_what_is_needed_all_is_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stream: str, job: str
+) -> None:
+    monkeypatch.setattr("muntin.logs.index.STRIDES", (1000, 1000))
+    write(tmp_path, {name: list(range(0, 20_000, 5)) for name in "ab"})
+    program = mt.sql(
+        f"CREATE STREAM s (t BIGINT) FROM '{tmp_path}/{{source}}.log' FORMAT json TIMESTAMP t"
+        f"{stream}; CREATE JOB j AS SELECT count(*) AS n FROM s WINDOW 1000 SECONDS "
+        f"PANE 10 SECONDS {job}"
+    )
+    assert read_bytes(program) == sum(path.stat().st_size for path in tmp_path.iterdir())
+
+
+def test_sources_that_are_not_needed_are_not_opened(tmp_path: Path) -> None:
+    names = [f"web-{number}" for number in range(10)]
+    write(tmp_path, {name: list(range(0, 100, 5)) for name in names})
+    question = Question(10, 10, 10, "time")
+    (window,) = answers(tmp_path, question)
+    ((source, records),) = window.rows
+    assert (records, window.area, window.reason) == (20, 0.1, "fidelity")
+    for name in {*names} - {source}:
+        (tmp_path / f"{name}.log").write_text("nothing that could be read\n")
+    assert answers(tmp_path, question) == [window]
+    (result,) = mt.run(question.program(tmp_path))
+    assert {(m.why, m.panes) for m in result.c2.missing} == {("cancelled", 10)}
+    assert len(result.c2.missing) == 9
