@@ -53,7 +53,8 @@ class Policy:
         if self.is_due(end_position):
             return Reason.DEADLINE
         idle = not awaited.any() and self._is_over(end, end_position)
-        return Reason.EXHAUSTED if idle or self._is_hopeless(cells, end) else None
+        hopeless = self._is_hopeless(cells) and self._is_over(end, end_position)
+        return Reason.EXHAUSTED if idle or (hopeless and not self._is_unread(end)) else None
 
     def is_due(self, end_position: int) -> bool:
         """Whether a window that ends there has to set off now."""
@@ -78,16 +79,18 @@ class Policy:
             return bool(asked.any() and (cells[asked] == State.MERGED).all())
         return _share(self.bounds.form, cells, cells == State.MERGED) >= target
 
-    def _is_hopeless(self, cells: Cells, end: int) -> bool:
-        """Whether the target is out of reach, and most of those who can have come to the end."""
+    def _is_unread(self, end: int) -> bool:
+        """Whether something of the window may lie there to be read, which is not waiting."""
+        known = self.board.tracks
+        return any(known[name].whole < end for name in self.at.behind if name in known)
+
+    def _is_hopeless(self, cells: Cells) -> bool:
+        """Whether the target is out of reach, whatever may still come."""
         target = self.bounds.fidelity
         if target is None or self.bounds.form == "sampled":
             return False
         possible = (cells == State.MERGED) | (cells == State.AWAITED)
-        if _share(self.bounds.form, cells, possible) >= target:
-            return False
-        alive = [t for t in self.board.tracks.values() if t.rest is State.AWAITED]
-        return 2 * sum(track.whole >= end for track in alive) >= len(alive) > 0
+        return _share(self.bounds.form, cells, possible) < target
 
 
 def _share(form: Form, cells: Cells, there: NDArray[np.bool_]) -> float:

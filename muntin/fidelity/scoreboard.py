@@ -15,6 +15,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 
 from muntin.fidelity.score import EVER, NEVER, Board, State, Track
+from muntin.fidelity.stream_time import NO_DOUBT, Doubt, after, step_of
 from muntin.model import TIME, Sample, Stream
 
 FAR_BEHIND = 2  # panes
@@ -31,6 +32,8 @@ class Source:
     touched_at: float = 0.0  # when they were changed and nothing came of it
     ended: bool = False
     sequence: int = 0  # of its last delivery
+    doubt: Doubt = NO_DOUBT  # records that do not count for how far it has come
+    moved_at: float | None = None  # when it was seen to have come so far; None after a restart
 
     def advance(self, first: Mapping[str, int], reached: Mapping[str, int]) -> None:
         """Takes the lowest and the highest positions of its records on each axis."""
@@ -38,6 +41,22 @@ class Source:
             self.first[axis] = min(self.first.get(axis, position), position)
         for axis, position in reached.items():
             self.reached[axis] = max(self.reached.get(axis, position), position)
+
+    def believe(self, reached: int | None, doubt: Doubt, now: float) -> None:
+        """Takes its stream time, which a young source may take back, and what it is not."""
+        if reached is not None and reached != self.reached.get(TIME.column):
+            self.moved_at = now
+            self.reached[TIME.column] = reached
+        self.doubt = doubt
+
+    def gather(self, reached: int | None, doubt: Doubt, step: int, now: float) -> None:
+        """The same of some records without order, which have not been put with those before."""
+        known = None if self.doubt.young else self.reached.get(TIME.column)
+        if reached is not None or known is not None:
+            at = max(time for time in (known, reached) if time is not None)
+            self.believe(*after(at, Doubt(self.doubt.spans), doubt.spans, step), now)
+        elif doubt.spans:
+            self.believe(*after(None, self.doubt, doubt.spans, step), now)
 
 
 @dataclass(frozen=True)
@@ -145,6 +164,12 @@ class Scoreboard:
         reached = (source.reached.get(axis, NEVER) for source in self.sources.values())
         return max(reached, default=NEVER)
 
+    def last(self, axis: str) -> int:
+        """The position of the last record of all, believed or not."""
+        spans = (s for source in self.sources.values() for s in source.doubt.spans)
+        ahead = (span.high for span in spans if axis == TIME.column)
+        return max([self.furthest(axis), *ahead])
+
     def board(
         self, at: Moment, axis: str, pane: int, sample: Sample | None = None, leap: bool = False
     ) -> Board:
@@ -160,7 +185,7 @@ class Scoreboard:
             awaited = declared or name in at.behind  # its first records are about to be read
             return Track(NEVER, rest=self._rest(name, at)) if awaited else None
         first = NEVER if declared else source.first.get(axis, source.reached[axis]) // pane
-        until = source.reached[axis] // pane + 1 if source.ended else EVER
+        until = self._believed(name, axis, at) // pane + 1 if source.ended else EVER
         slack = self._slack(axis)
         if at.final or (not self._follow and name not in at.behind and slack is not None):
             whole = EVER
@@ -194,12 +219,30 @@ class Scoreboard:
     def _passed(self, name: str, axis: str, at: Moment) -> int:
         """How far a source has come, slack aside. Nobody has passed what is yet to happen."""
         source = self.sources[name]
-        reached = source.reached[axis]
+        reached = self._believed(name, axis, at)
         if axis != TIME.column or not self._follow:
             return reached
         if source.touched_at - source.wrote_at > self._idle_seconds:  # silent long enough
             reached = max(reached, int(source.touched_at * 1_000_000))
         return min(reached, at.now_us)
+
+    def _believed(self, name: str, axis: str, at: Moment) -> int:
+        """How far a source has come by its records.
+
+        A record ahead of its stream time is believed when nothing else is to be read of it, and
+        it has been silent for about as long as the record is ahead, or is silent now.
+        """
+        source, step = self.sources[name], step_of(self._slack(axis))
+        reached = source.reached[axis]
+        if axis != TIME.column or not source.doubt.spans or name in at.behind or step is None:
+            return reached
+        explained = EVER
+        if self._is_recent(source.heard_at, at) and not source.ended:
+            moved_at = at.seen if source.moved_at is None else source.moved_at
+            explained = reached + int((at.seen - moved_at) * 1e6) + step
+        limit = min(explained, at.now_us)
+        ahead = (time for span in source.doubt.spans for time in (span.low, span.high))
+        return max([reached, *(time for time in ahead if time <= limit)])
 
     def _slack(self, axis: str) -> int | None:
         return self._slack_us if axis == TIME.column else 0

@@ -23,7 +23,7 @@ from muntin.run.departures import Departures, Scores, Upto
 from muntin.run.progress import SESSION, Progress
 from muntin.windows.spec import WindowSpec
 
-_Asked = tuple[str, int, Sample | None, bool]  # axis, pane, sample, leap
+_Asked = tuple[str, int, Sample | None, bool, bool]  # axis, pane, sample, leap, late
 
 
 @dataclass(frozen=True)
@@ -130,12 +130,23 @@ class Agenda:
         return Policy(job.bounds, board, self.at, is_time, started_us, self.times.lead_us)
 
     def board(
-        self, axis: str, pane: int, sample: Sample | None = None, leap: bool = False
+        self,
+        axis: str,
+        pane: int,
+        sample: Sample | None = None,
+        leap: bool = False,
+        late: bool = False,
     ) -> Board:
-        """What is known of the sources; jobs with the same panes share it."""
-        asked = axis, pane, sample, leap
+        """What is known of the sources; jobs with the same panes share it.
+
+        With what came too late, unless windows take that in: they are revised.
+        """
+        asked = axis, pane, sample, leap, late
         if asked not in self._boards:
-            self._boards[asked] = self.scoreboard.board(self.at, *asked)
+            board = self.scoreboard.board(self.at, axis, pane, sample, leap)
+            if late:
+                board = replace(board, late=self.progress.ledger.late((axis, pane)))
+            self._boards[asked] = board
         return self._boards[asked]
 
     def _scored(self, job: Job, spec: WindowSpec, ends: Sequence[int]) -> dict[int, C2]:
@@ -166,7 +177,7 @@ class Agenda:
         after = self.progress.emitted.get((job.name, SESSION), NEVER)
         upto = NEVER if horizon is None else horizon
         if horizon == EVER:
-            upto = self.scoreboard.furthest(job.shape.axis.column) + (job.shape.gap or 0)
+            upto = self.scoreboard.last(job.shape.axis.column) + (job.shape.gap or 0)
         if self.has_session_bound(job):
             due = self.at.now_us + self.times.lead_us - (job.bounds.within_us or 0)
             upto = max(upto, min(self.at.now_us, due))
@@ -213,7 +224,7 @@ class Agenda:
 
 def _asked(job: Job) -> _Asked:
     shape = job.shape
-    return shape.axis.column, shape.pane, shape.sample, job.bounds.leap
+    return shape.axis.column, shape.pane, shape.sample, job.bounds.leap, shape.revise_us is None
 
 
 def _is_plain(bounds: Bounds) -> bool:

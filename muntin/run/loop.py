@@ -8,16 +8,18 @@ turns the catalog may be exchanged for another one.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from muntin.errors import InputError
 from muntin.fidelity.score import EVER, NEVER
 from muntin.fidelity.scoreboard import Moment, Scoreboard, Source
+from muntin.fidelity.stream_time import step_of
 from muntin.kernel.compute import Recipe
 from muntin.kernel.kinds import kind_of
+from muntin.kernel.plan import hasty
 from muntin.kernel.reading import Reading
-from muntin.model import Fault, Job
+from muntin.model import TIME, Fault, Job
 from muntin.run.answers import emission_of, note_timing, still_leaving
 from muntin.run.catalog import Catalog, InForce
 from muntin.run.chooser import Chooser
@@ -102,6 +104,7 @@ class Loop:
         self._looked: float | None = None  # when somebody last looked for what was written
         self._remaining = 0
         self._adopt(journal.before)
+        self._notes += self._advice(self.catalog.jobs.values())
 
     @property
     def slack_us(self) -> int | None:
@@ -171,8 +174,15 @@ class Loop:
 
     def exchange(self, catalog: Catalog) -> None:
         """Goes on with other jobs. Those that stay keep all they have, on whatever panes."""
-        before, self.catalog = self.catalog.in_force, catalog
+        before, known, self.catalog = self.catalog.in_force, self.catalog.jobs, catalog
         self._adopt(before)
+        self._notes += self._advice(j for j in catalog.jobs.values() if known.get(j.name) != j)
+
+    def _advice(self, jobs: Iterable[Job]) -> list[str]:
+        """What there is to say of new jobs before they have answered."""
+        slack_us = self.catalog.stream.slack_us
+        notes = (hasty(job, slack_us) for job in jobs if self._follow)
+        return [note for note in notes if note is not None]
 
     def _adopt(self, before: InForce) -> None:
         """Takes up what was read for the jobs that were in force before.
@@ -281,7 +291,7 @@ class Loop:
             source.heard_at = now
             source.ended = False
             source.sequence = max(source.sequence, reading.sequence)
-            source.advance(reading.first, reading.reached)
+            self._advance(source, reading, now)
             progress.records += reading.records
             progress.bad += reading.bad
             self._timeless |= reading.timeless
@@ -291,6 +301,17 @@ class Loop:
         self._chooser.computed(self.catalog, readings)
         jobs = self.catalog.jobs
         return [note for f in faults for note in progress.failures.read(jobs[f.job], f)]
+
+    def _advance(self, source: Source, reading: Reading, now: float) -> None:
+        """Notes how far a source has come."""
+        reached, doubt, step = dict(reading.reached), reading.doubt, step_of(self.slack_us)
+        if doubt is not None and step is not None:
+            time = reached.pop(TIME.column, None)
+            if reading.loose:
+                source.gather(time, doubt, step, now)
+            else:
+                source.believe(time, doubt, now)
+        source.advance(reading.first, reached)
 
     def _choose(self) -> Iterator[str]:
         """Decides anew how windows are computed; tells of changes."""

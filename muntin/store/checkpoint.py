@@ -20,9 +20,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from threading import Lock
+from typing import Any
 
 from muntin.errors import StateError
 from muntin.fidelity.scoreboard import Source
+from muntin.fidelity.stream_time import Doubt, Span
 from muntin.fidelity.timing import Timing
 from muntin.kernel.block import Block
 from muntin.logs.tail import FilePosition
@@ -277,12 +279,19 @@ def _fields(source: Source) -> tuple[object, ...]:
     return tuple(dict(v) if isinstance(v, dict) else v for v in vars(source).values())
 
 
+def _source(row: Sequence[Any]) -> Source:
+    source = Source(*row)
+    spans, young = source.doubt
+    source.doubt = Doubt(tuple(Span(*span) for span in spans), young)
+    return source
+
+
 def _saved(document: Document) -> Saved:
     now = document["now"]
     sections = {name: document.get(name, {}) for name in _SECTIONS}
     records, bad, size, windows = now["totals"]
     progress = Progress(
-        sources={name: Source(*row) for name, row in sections["sources"].items()},
+        sources={name: _source(row) for name, row in sections["sources"].items()},
         emitted=sections["emitted"],
         began=sections["began"],
         left={
