@@ -2,7 +2,7 @@
 
     python -m benchmarks.driver [--sources 10,100,1000] [--panes 60,600,3600]
                                 [--jobs 10,100,1000] [--batches 20] [--rows]
-                                [--hour 3600] [--month 43200]
+                                [--hour 3600] [--month 43200] [--sync 200]
 
 Drives the real loop and the real journal with a collection that does nothing and with made-up
 readings: every second a batch, in which every source has some records of that second. `take` notes
@@ -13,10 +13,12 @@ the CPU time is that of all threads, and the bytes those that all writes of a co
 from __future__ import annotations
 
 import argparse
+import os
 import statistics
 import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -301,6 +303,33 @@ def month(windows: int) -> None:
     )
 
 
+def sync(batches: int) -> None:
+    """What it costs that commits are on disk: batches with and without, in turns."""
+    shown = Table("jobs", "synced, ms", "not synced, ms", "ratio", title="commits with results")
+    for jobs in (1, 10):
+        with tempfile.TemporaryDirectory(prefix="muntin-driver-", dir=".") as folder:
+            drivers = [Driver(Path(folder, name), 10, 1, jobs, rows=True) for name in ("a", "b")]
+            took: tuple[list[float], list[float]] = ([], [])
+            for second in range(batches):
+                for driver, spent, leave_out in zip(drivers, took, (False, True), strict=True):
+                    with _not_synced() if leave_out else nullcontext():
+                        spent.append(driver.batch(second).commit)
+        with_sync, without = (statistics.median(each[10:]) for each in took)
+        ratio = f"{with_sync / without:.2f}"
+        shown.add_row(f"{jobs:,}", f"{with_sync:.1f}", f"{without:.1f}", ratio)
+    _out.print(shown)
+
+
+@contextmanager
+def _not_synced() -> Iterator[None]:
+    real = os.fsync
+    os.fsync = lambda fd: None
+    try:
+        yield
+    finally:
+        os.fsync = real
+
+
 def _minutes(numbers: range, rows: int) -> pa.Table:
     times = pa.timestamp("us", "UTC")
     ends = pa.array([60 * SECOND * number for number in numbers for _ in range(rows)])
@@ -346,6 +375,7 @@ def main() -> None:
     parser.add_argument("--rows", action="store_true", help="each due window has a row to store")
     parser.add_argument("--hour", type=int, default=0, help="so many seconds of one-second windows")
     parser.add_argument("--month", type=int, default=0, help="so many windows to find the last of")
+    parser.add_argument("--sync", type=int, default=0, help="so many batches, on disk and not")
     given = parser.parse_args()
     sources, panes, jobs = (
         [int(value) for value in text.split(",") if value]
@@ -363,6 +393,8 @@ def main() -> None:
         hour(10, given.hour)
     if given.month:
         month(given.month)
+    if given.sync:
+        sync(given.sync)
     _out.print(f"at most {MOST_MS} ms a batch wanted")
 
 

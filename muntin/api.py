@@ -41,7 +41,7 @@ def run_on_spark(
     """
     from muntin.spark.context import start_context
     from muntin.spark.runner import Settings, SparkRun
-    from muntin.store.checkpoint import require_free
+    from muntin.store.hold import require_free
 
     settings = Settings(Path(state), follow, seconds_of(idle, "idle"), seconds=seconds)
     require_free(settings.state)

@@ -208,6 +208,21 @@ def status(
 
 
 @app.command()
+def agent(
+    name: Annotated[str, typer.Option(help="The name of this server among the sources.")],
+    config: Annotated[Path, typer.Option(help="A TOML file: [streams.NAME] with paths.")],
+    listen: Annotated[str, typer.Option(help="Where pipelines find it.")] = "127.0.0.1:7070",
+    state: Annotated[Path, typer.Option(help="The folder for restarts.")] = Path("muntin-agent"),
+    nice: Annotated[int, typer.Option(help="How far behind other processes it stands.")] = 10,
+) -> None:
+    """Read this server's logs where they are, and ship what jobs count of them."""
+    from muntin.agent.process import serve
+    from muntin.agent.settings import read_settings
+
+    serve(read_settings(config, name, state), listen, _err.print, nice)
+
+
+@app.command()
 def demo(
     seconds: Annotated[float, typer.Option(help="Stop after this long; 0 means never.")] = 0,
 ) -> None:

@@ -6,8 +6,10 @@ MuntinError
 │   └── BadRowError  a row that does not parse where the stream says ON BAD ROW FAIL
 ├── BlockError       bytes that are not a block this version can read
 ├── CodeError        Python of a job or an aggregate that is missing or of another form
-├── EngineError      DuckDB refused a generated statement, or values in it
-└── StateError       a state folder that cannot be read, written or continued
+├── EngineError      DuckDB refused a generated statement
+│   └── BadValueError   values in it are to blame: no number, too large, divided by zero
+├── StateError       a state folder that cannot be read, written or continued
+└── WireError        an agent that cannot be reached, or says what cannot be understood
 """
 
 from __future__ import annotations
@@ -53,21 +55,26 @@ class CodeError(MuntinError):
 
 
 class EngineError(MuntinError):
-    """DuckDB refused a statement: what was being done, why, and the statement.
-
-    Where values are to blame, there is no statement to look at.
-    """
+    """DuckDB refused a statement: what was being done, why, and the statement."""
 
     def __init__(self, doing: str, reason: str, sql: str) -> None:
         self.doing, self.reason, self.sql = doing, reason, sql
         super().__init__(f"{doing}: {reason}" + (f"\nThe statement was:\n{sql}" if sql else ""))
 
     def __reduce__(self) -> tuple[type[EngineError], tuple[str, str, str]]:
-        return (EngineError, (self.doing, self.reason, self.sql))
+        return (type(self), (self.doing, self.reason, self.sql))
+
+
+class BadValueError(EngineError):
+    """DuckDB refused values that a statement was given; the statement is not worth a look."""
 
 
 class StateError(MuntinError):
     """A state folder that cannot be read, written or continued."""
+
+
+class WireError(MuntinError):
+    """An agent, relay or pipeline that cannot be reached, or a message that is none."""
 
 
 def _line_and_column(text: str, start: int) -> tuple[int, int]:

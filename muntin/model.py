@@ -23,6 +23,7 @@ SHARE = "__share"  # how much of the span lies in a pane
 ORIGIN = "__origin"  # the source of a record, where a job tells sources apart
 SIZE = "__size"  # a record's bytes, where a job counts them
 MARK = "__mark"  # stream time less slack when the record was read
+MAX_ERRORS = 100  # of a job in SQL, unless it says otherwise
 NOWHERE = -(1 << 63)  # in arrays of positions and marks, which have no nulls
 
 
@@ -56,7 +57,10 @@ class Format:
 
 @dataclass(frozen=True)
 class Stream:
-    """Named, timestamped records from the files that match the patterns."""
+    """Named, timestamped records from the files that match the patterns, or from agents.
+
+    `agents` are addresses, or names of files that list them; patterns are those of their servers.
+    """
 
     name: str
     patterns: tuple[str, ...]
@@ -69,6 +73,8 @@ class Stream:
     spans: Spans | None = None
     sources: tuple[str, ...] = ()  # that are awaited whether or not they have been seen
     inferred: bool = False  # whether the types of columns come from a sample of texts
+    source: str | None = None  # of all its files, where their patterns name none
+    agents: tuple[str, ...] = ()
 
     def visible_columns(self) -> tuple[Column, ...]:
         """The record's own columns and, unless one has its name, the source."""
@@ -198,7 +204,7 @@ class Code:
 
 @dataclass(frozen=True)
 class Fault:
-    """An exception in a job's Python: the method, what it was given, and what it said.
+    """An error of a job: the method or expression, what it was given, and what it said.
 
     It counts for every window that ends after its position. One that `stops` the job does so
     however many are allowed. So many `records` of a source were left out because of it; windows
@@ -214,6 +220,8 @@ class Fault:
     records: int = 1
     source: str = ""
     not_before: int | None = None
+    errors: int = 1  # that it stands for
+    row: int | None = None  # in the piece of log it was met in, until that has a place
 
     def __str__(self) -> str:
         return f"job '{self.job}': {self.method} failed on {self.given}: {self.reason}"
@@ -274,6 +282,8 @@ class Shape:
     """How long late records count in windows that have left; other blocks are kept for it."""
     alone: bool = False
     """Whether its panes are not those of other jobs that differ in nothing else."""
+    scalars: tuple[str, ...] = field(default=(), compare=False, repr=False)
+    """What is evaluated on every record that passes the filter, to tell what failed on one."""
 
     @property
     def keeps_panes(self) -> bool:
@@ -334,6 +344,8 @@ class Job:
     order: tuple[Order, ...] = ()
     limit: int | None = None
     bounds: Bounds = Bounds()
+    allowed: int | None = None
+    """How many errors the job survives, where its text says so."""
 
     @property
     def stream(self) -> str:
@@ -348,9 +360,16 @@ class Job:
 
     @property
     def max_errors(self) -> int:
-        """How many exceptions in its Python the job survives."""
+        """How many errors of its expressions, or exceptions in its Python, the job survives.
+
+        Code that raises is a mistake; a value that SQL refuses is one of many in the data.
+        """
+        if self.allowed is not None:
+            return self.allowed
         limits = [cell.code.max_errors for cell in self.shape.states if cell.code]
-        return self.shape.code.max_errors if self.shape.code else min(limits, default=0)
+        if self.shape.code is not None:
+            return self.shape.code.max_errors
+        return min(limits, default=MAX_ERRORS)
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,8 @@ from datetime import datetime, timedelta
 from decimal import Decimal, DecimalException
 from typing import Literal, NamedTuple
 
+import numpy as np
+
 from muntin.model import Axis
 from muntin.windows.spec import WindowSpec
 
@@ -108,8 +110,11 @@ def describe(us: int) -> str:
 
 
 def describe_time(us: int) -> str:
-    """A moment since the epoch, UTC, as it is written in quotes."""
-    return str(datetime(1970, 1, 1) + timedelta(microseconds=us))
+    """A moment since the epoch, UTC, as it is written in quotes; in any year that 64 bits hold."""
+    try:
+        return str(datetime(1970, 1, 1) + timedelta(microseconds=us))
+    except OverflowError:
+        return str(np.datetime64(us, "us")).replace("T", " ")
 
 
 def describe_window(axis: Axis, spec: WindowSpec) -> str:

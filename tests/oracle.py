@@ -119,7 +119,7 @@ class Question:
     def _duckdb(self, window: Window) -> str:
         names = [f"k{i}" for i in range(len(self.keys))]
         keys = [f"{key} AS {name}" for key, name in zip(self.keys, names, strict=True)]
-        aggregates = [f"{AGGREGATES[a]} AS a{i}" for i, a in enumerate(self.aggregates)]
+        aggregates = [f"{self._aggregate(a)} AS a{i}" for i, a in enumerate(self.aggregates)]
         by = ", ".join(["w", *self.keys])
         where = f"WHERE {self.where}" if self.where else ""
         counted = (
@@ -139,6 +139,10 @@ class Question:
         return (
             f"SELECT {named} FROM (SELECT *, {ranked} AS r FROM ({grouped})) {limit} ORDER BY w, r"
         )
+
+    def _aggregate(self, text: str) -> str:
+        """How DuckDB is asked for an aggregate of Muntin's."""
+        return AGGREGATES[text]
 
     def _starts(self, window: Window, records: Sequence[Record]) -> list[tuple[Record, list[int]]]:
         """For every record the starts of the windows that count it, by the letter of the rule."""

@@ -13,6 +13,8 @@ TESTS = ROOT / "tests"
 
 # Modules without a test of their name, each with what shows that it works.
 TESTED_ELSEWHERE = {
+    "kernel/kinds/unfinished": "rows that SQL refuses in tests/whole/test_bad_values.py",
+    "kernel/refusals": "records that SQL refuses in tests/whole/test_bad_values.py",
     "kernel/python/jobs": "protocols and bases without behaviour, for all jobs in tests",
     "kernel/python/mapping": "every job of tests/whole/test_python_jobs.py",
     "kernel/python/partials": "every job of tests/whole/test_python_jobs.py",
@@ -46,10 +48,12 @@ FLOORS = [
     {"fidelity"},
     {"kernel"},
     {"logs"},
+    {"wire"},
     {"language"},
     {"schedule"},
     {"run"},
     {"store"},
+    {"agent"},
     {"spark"},
     {"show"},
     {"api"},

@@ -15,7 +15,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 
 from muntin.fidelity.score import EVER, NEVER, Board, State, Track
-from muntin.fidelity.stream_time import NO_DOUBT, Doubt, after, step_of
+from muntin.fidelity.stream_time import NO_DOUBT, STEP_US, Doubt, after
 from muntin.model import TIME, Sample, Stream
 
 FAR_BEHIND = 2  # panes
@@ -33,30 +33,46 @@ class Source:
     ended: bool = False
     sequence: int = 0  # of its last delivery
     doubt: Doubt = NO_DOUBT  # records that do not count for how far it has come
-    moved_at: float | None = None  # when it was seen to have come so far; None after a restart
+    moved_at: float | None = None  # when it had come so far, at the latest; None after a restart
 
-    def advance(self, first: Mapping[str, int], reached: Mapping[str, int]) -> None:
-        """Takes the lowest and the highest positions of its records on each axis."""
+    def __post_init__(self) -> None:
+        self.reached, self.first = dict(self.reached), dict(self.first)
+
+    @property
+    def time(self) -> int | None:
+        """Its stream time."""
+        return self.reached.get(TIME.column)
+
+    def advance(
+        self,
+        first: Mapping[str, int],
+        reached: Mapping[str, int],
+        doubt: Doubt | None = None,
+        loose: bool = False,
+        now: float = 0.0,
+    ) -> None:
+        """Takes the lowest position of its records, and how far it has come, on each axis.
+
+        With a `doubt`, stream time is taken as it is: a young source may take it back. If that is
+        `loose`, it is of some records without order, which are put with those of before here.
+        """
         for axis, position in first.items():
             self.first[axis] = min(self.first.get(axis, position), position)
         for axis, position in reached.items():
-            self.reached[axis] = max(self.reached.get(axis, position), position)
-
-    def believe(self, reached: int | None, doubt: Doubt, now: float) -> None:
-        """Takes its stream time, which a young source may take back, and what it is not."""
-        if reached is not None and reached != self.reached.get(TIME.column):
-            self.moved_at = now
-            self.reached[TIME.column] = reached
+            if doubt is None or axis != TIME.column:
+                self.reached[axis] = max(self.reached.get(axis, position), position)
+        if doubt is None:
+            return
+        known, time = self.reached.get(TIME.column), reached.get(TIME.column)
+        if loose:
+            if time is not None:  # enough records confirm each other
+                known = time if known is None or self.doubt.young else max(known, time)
+                self.doubt = Doubt(self.doubt.spans)
+            time, doubt = after(known, self.doubt, doubt.spans, STEP_US)
         self.doubt = doubt
-
-    def gather(self, reached: int | None, doubt: Doubt, step: int, now: float) -> None:
-        """The same of some records without order, which have not been put with those before."""
-        known = None if self.doubt.young else self.reached.get(TIME.column)
-        if reached is not None or known is not None:
-            at = max(time for time in (known, reached) if time is not None)
-            self.believe(*after(at, Doubt(self.doubt.spans), doubt.spans, step), now)
-        elif doubt.spans:
-            self.believe(*after(None, self.doubt, doubt.spans, step), now)
+        if time is not None and time != self.reached.get(TIME.column):
+            self.moved_at = now
+            self.reached[TIME.column] = time
 
 
 @dataclass(frozen=True)
@@ -109,6 +125,8 @@ class Scoreboard:
             changed_at = touched.get(name, 0.0)
             if name in read:
                 source.wrote_at = changed_at
+                if source.moved_at == now and changed_at:
+                    source.moved_at = min(changed_at, now)
             elif changed_at > source.wrote_at:
                 source.touched_at = min(changed_at, now)
             source.ended = self._follow and name not in touched and name not in self._declared
@@ -232,14 +250,14 @@ class Scoreboard:
         A record ahead of its stream time is believed when nothing else is to be read of it, and
         it has been silent for about as long as the record is ahead, or is silent now.
         """
-        source, step = self.sources[name], step_of(self._slack(axis))
+        source = self.sources[name]
         reached = source.reached[axis]
-        if axis != TIME.column or not source.doubt.spans or name in at.behind or step is None:
+        if axis != TIME.column or not source.doubt.spans or name in at.behind:
             return reached
         explained = EVER
         if self._is_recent(source.heard_at, at) and not source.ended:
             moved_at = at.seen if source.moved_at is None else source.moved_at
-            explained = reached + int((at.seen - moved_at) * 1e6) + step
+            explained = reached + int((at.seen - moved_at) * 1e6) + STEP_US
         limit = min(explained, at.now_us)
         ahead = (time for span in source.doubt.spans for time in (span.low, span.high))
         return max([reached, *(time for time in ahead if time <= limit)])

@@ -19,7 +19,7 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 CONFIRMING = 3  # records that have to come as far before a source is believed to be there
-STEP_US = 60_000_000
+STEP_US = 60_000_000  # how far ahead of its source one record is believed
 
 
 class Span(NamedTuple):
@@ -44,12 +44,9 @@ class Doubt(NamedTuple):
 NO_DOUBT = Doubt()
 
 
-def step_of(slack_us: int | None) -> int | None:
-    """How far ahead of its source one record is believed; any distance where nothing is late."""
-    return None if slack_us is None else STEP_US
-
-
-def settled(reached: int | None, spans: Iterable[Span], step: int) -> tuple[int, tuple[Span, ...]]:
+def settled(
+    reached: int | None, spans: Iterable[Span], step: int = STEP_US
+) -> tuple[int, tuple[Span, ...]]:
     """The stream time after all records of these spans, and those that lie ahead of it.
 
     None for `reached` means that there are no others: then it begins with the lowest ones.
@@ -63,7 +60,7 @@ def settled(reached: int | None, spans: Iterable[Span], step: int) -> tuple[int,
     return at, ()
 
 
-def joined(spans: Iterable[Span], step: int) -> list[Span]:
+def joined(spans: Iterable[Span], step: int = STEP_US) -> list[Span]:
     """The same records in as few spans as hold together, in order."""
     groups: list[Span] = []
     for span in sorted(spans):
@@ -76,11 +73,13 @@ def joined(spans: Iterable[Span], step: int) -> list[Span]:
     return groups
 
 
-def after(reached: int | None, doubt: Doubt, spans: Sequence[Span], step: int) -> tuple[int, Doubt]:
+def after(
+    reached: int | None, doubt: Doubt, spans: Sequence[Span], step: int = STEP_US
+) -> tuple[int | None, Doubt]:
     """Stream time and doubts after these records, from what they were before."""
     every = (*doubt.spans, *spans)
-    if reached is not None and not doubt.young:
-        at, ahead = settled(reached, every, step)
+    if not every or (reached is not None and not doubt.young):
+        at, ahead = (None, ()) if reached is None else settled(reached, every, step)
         return at, Doubt(ahead)
     at, ahead = settled(None, every, step)
     young = sum(span.records for span in every) < CONFIRMING

@@ -46,6 +46,7 @@ class Expander:
         self._parts: dict[tuple[str | None, str | None], _Part] = {(None, None): _Part()}
         self._finishes: dict[tuple[int, str], Finish] = {}
         self._cells = 0
+        self._arguments: dict[str, None] = {}
         self.cell("count(*)", Merge.SUM)
 
     def expand(self, call: Call) -> str:
@@ -53,6 +54,7 @@ class Expander:
 
         Raises ValueError for one that cannot be made of shares of records.
         """
+        self._arguments |= dict.fromkeys((*call.args, *filter(None, [call.where])))
         if not self._split:
             return _state(self, call) if call.code else EXPANSIONS[call.name](self, call)
         if call.name not in (*_BY_SHARE, *_WHATEVER_THE_SHARE) or call.distinct:
@@ -111,6 +113,10 @@ class Expander:
 
     def finishes(self) -> tuple[Finish, ...]:
         return tuple(self._finishes.values())
+
+    def arguments(self) -> tuple[str, ...]:
+        """Of all calls, each once: what cells evaluate on every record."""
+        return tuple(self._arguments)
 
 
 _AS_TEXT = ("UUID", "JSON", "BIT", "TIME", "TIME_NS", "INTERVAL", '"NULL"')

@@ -14,12 +14,12 @@ from numpy.typing import NDArray
 from muntin.fidelity.stream_time import (
     CONFIRMING,
     NO_DOUBT,
+    STEP_US,
     Doubt,
     Span,
     after,
     joined,
     settled,
-    step_of,
 )
 from muntin.model import NOWHERE, TIME, Axis
 
@@ -152,7 +152,7 @@ class Clocks:
     latest: int | None = None
 
     def __post_init__(self) -> None:
-        self.of(TIME).step = step_of(self.slack_us)
+        self.of(TIME).step = None if self.slack_us is None else STEP_US
 
     @classmethod
     def since(

@@ -20,11 +20,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from muntin.errors import BadValueError
 from muntin.fidelity.sampling import sampled
 from muntin.kernel.clocks import Clocks, Positions
 from muntin.kernel.kinds import kind_of
 from muntin.kernel.kinds.kind import Given
 from muntin.kernel.reading import Cost, Reading, added_up
+from muntin.kernel.refusals import Refused, compute_apart
 from muntin.kernel.statements import Windows
 from muntin.model import MARK, NOWHERE, ORIGIN, SIZE, TIME, UNTIL, Axis, Fault, Shape, Tally
 
@@ -44,6 +46,9 @@ class Recipe:
     over: int | None = None  # the position before which sessions have left
     needs: int | None = None  # the position before which no window needs anything
     version: int = 0  # of the catalog that asks for it
+    until: int | None = None  # the position from which on its jobs have stopped
+    jobs: tuple[str, ...] = ()  # that are told of records which SQL refuses; if none, that raises
+    errors: int = 0  # that one of these survives
 
 
 @dataclass(frozen=True)
@@ -111,9 +116,17 @@ def compute_together(
                 continue
             source, windows = segments[number].source, recipe.windows
             given = Given(mine, source, windows, may_be_late, recipe.separate)
-            outcome = kind.compute(given)
+            try:
+                outcome = kind.compute(given)
+            except BadValueError:
+                if not recipe.jobs:
+                    raise
+                outcome, refused = compute_apart(kind, given, recipe.errors + 1)
+                at = stretch.start + np.flatnonzero(used[stretch.start : stretch.stop])
+                for met, fault in _faults(recipe, mine, refused, at, places):
+                    faults[met].append(fault)
             block = outcome.block
-            faults[number] += [replace(fault, source=source) for fault in outcome.faults]
+            faults[number] += [replace(f, source=source) for f in outcome.faults]
             if block.num_rows:
                 made.append(block)
                 if shape.revise_us is not None:
@@ -158,8 +171,10 @@ def compute_together(
 def _used(recipe: Recipe, course: _Course, places: _Places) -> Mask:
     """Which records some window of the recipe will be made of, as far as is known now."""
     shape, used = recipe.shape, np.ones(len(course.positions), bool)
+    if recipe.until is not None:
+        used &= course.positions < recipe.until
     if not kind_of(shape).has_panes:
-        return used if recipe.over is None else course.positions >= recipe.over
+        return used if recipe.over is None else used & (course.positions >= recipe.over)
     if recipe.needs is not None and shape.spans is None:
         used &= course.positions >= recipe.needs
     if shape.sample is not None:
@@ -168,6 +183,32 @@ def _used(recipe: Recipe, course: _Course, places: _Places) -> Mask:
             panes, which = np.unique(course.positions[inside] // shape.pane, return_inverse=True)
             used[inside] &= sampled(shape.sample, places.segments[number].source, panes)[which]
     return used
+
+
+def _faults(
+    recipe: Recipe, records: pa.Table, refused: Sequence[Refused], at: Positions, places: _Places
+) -> Iterator[tuple[int, Fault]]:
+    """What each job is told of records that SQL refuses, by segment: one fault for each pane.
+
+    `at` says where the given records are among all good ones.
+    """
+    shape, size = recipe.shape, recipe.shape.pane or 1
+    positions = records.column(shape.axis.column).to_numpy()
+    marked = MARK in records.column_names and shape.axis.is_time and shape.revise_us is None
+    marks = records.column(MARK).to_numpy() if marked else None
+    found: dict[tuple[int, int, int | None], list[Refused]] = {}
+    for each in refused:
+        start = int(positions[each.row]) // size * size
+        mark = start if marks is None else int(marks[each.row]) // size * size
+        where = places.segment(int(at[each.row])), start, mark if mark > start else None
+        found.setdefault(where, []).append(each)
+    for (number, start, late), several in found.items():
+        first, source = several[0], places.segments[number].source
+        fault = Fault(
+            "", first.expression, first.given, first.reason, start, False, len(several), source,
+            late, len(several), places.row(number, int(at[first.row])),
+        )  # fmt: skip
+        yield from ((number, replace(fault, job=job)) for job in recipe.jobs)
 
 
 def _chosen(rows: pa.Table, used: Mask, stretch: range) -> pa.Table:
@@ -304,6 +345,14 @@ class _Places:
             return
         starts = self.starts.tolist()
         yield from ((n, range(*ends)) for n, ends in enumerate(pairwise(starts)))
+
+    def segment(self, record: int) -> int:
+        """Which segment a good record is of."""
+        return int(np.searchsorted(self.starts, record, side="right")) - 1
+
+    def row(self, number: int, record: int) -> int:
+        """The number of a good record among all rows of its segment that the table has."""
+        return int(np.flatnonzero(self._valid)[record] - self._bounds[number])
 
     def share(self, cost: Cost, number: int) -> Cost:
         """A segment's share of what computing all records has cost."""

@@ -5,6 +5,7 @@ One thread and UTC always: tasks are the unit of parallelism, and row order is l
 
 from __future__ import annotations
 
+import re
 import threading
 import warnings
 from collections import OrderedDict
@@ -14,7 +15,7 @@ from functools import cache
 import duckdb
 import pyarrow as pa
 
-from muntin.errors import EngineError, harmless
+from muntin.errors import BadValueError, EngineError, harmless
 from muntin.kernel.sketches import MACROS
 
 _local = threading.local()
@@ -22,6 +23,17 @@ _PLANS_AT_MOST = 200
 # What DuckDB advises instead copies the rows of a prepared statement as well, and plans once more.
 warnings.filterwarnings("ignore", "Arrow output on a DB-API result", UserWarning)
 _FLOOR_DIV = "floor_div(a, b) AS (a - ((a % b) + b) % b) // b"
+
+
+_confined = threading.Event()
+
+
+def confine() -> None:
+    """From here on, SQL in this process sees the tables it is given, and no file or network.
+
+    Agents run jobs that come over a network. Connections that were made before are not confined.
+    """
+    _confined.set()
 
 
 def connection() -> duckdb.DuckDBPyConnection:
@@ -34,6 +46,9 @@ def connection() -> duckdb.DuckDBPyConnection:
         opened.execute("SET python_enable_replacements = false")
         for macro in (_FLOOR_DIV, *MACROS):
             opened.execute(f"CREATE TEMP MACRO {macro}")
+        if _confined.is_set():
+            opened.execute("SET enable_external_access = false")
+            opened.execute("SET lock_configuration = true")
         _local.connection, _local.plans = opened, _Plans(opened)
     return opened
 
@@ -110,18 +125,31 @@ def run(sql: str, tables: Mapping[str, pa.Table], doing: str) -> pa.Table:
         return _local.plans.run(sql, tables) if tables else con.sql(sql).to_arrow_table()
     except duckdb.InterruptException:
         raise KeyboardInterrupt from None
-    except duckdb.DataError as error:
-        raise EngineError(doing, _blamed(str(error)), "") from error
+    except _OF_VALUES as error:
+        raise BadValueError(doing, _blamed(str(error)), "") from error
     # DuckDB cuts the text that it quotes in a message, perhaps in the middle of a letter.
-    except (duckdb.Error, UnicodeDecodeError) as error:
+    except UnicodeDecodeError as error:
+        text = error.object.decode(errors="replace")
+        raise BadValueError(doing, _blamed(text), "") from error
+    except duckdb.Error as error:
         raise EngineError(doing, str(error).strip(), sql) from error
+
+
+_OF_VALUES = (duckdb.DataError, duckdb.InvalidInputException, duckdb.NotSupportedError)
+_SHOWN = 300  # characters of what DuckDB says
+# What kind of error it is, and what it says of statements that the user has not written.
+_ABOUT_SQL = re.compile(
+    r"^[\w ]+ Error: |\n\nLINE \d(?s:.*)| when casting from source column .*|\. Use TRY\((?s:.*)"
+)
 
 
 def _blamed(error: str) -> str:
     """What DuckDB says of a value, and what to do where it is of another type than was thought."""
-    reason = harmless(error.strip())
-    converted = "Could not convert string" in reason
-    return f"{reason}; TRY_CAST gives NULL for such a value" if converted else reason
+    said = _ABOUT_SQL.sub("", error.strip())
+    reason = harmless(said if len(said) <= _SHOWN else said[:_SHOWN] + "…")
+    if "Could not convert string" in reason:
+        return f"{reason}; TRY_CAST gives NULL for such a value"
+    return f"{reason}; nullif(x, 0) is NULL for zero" if "ivision by zero" in reason else reason
 
 
 def describe(sql: str, columns: Mapping[str, str], relation: str) -> list[tuple[str, str]]:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
 
 from muntin.fidelity.stream_time import Doubt
 from muntin.model import Fault, Tally
@@ -55,6 +55,18 @@ class Reading:
 
     def __add__(self, after: Reading) -> Reading:
         return Reading.merge((self, after))
+
+    def placed(self, place: Callable[[int], str]) -> Reading:
+        """The same, with faults that say where the record is that they were met on.
+
+        `place` is given the number of a record in the piece that was read.
+        """
+        places = {f.row: place(f.row) for f in self.faults if f.row is not None}
+        faults = tuple(
+            f if f.row is None else replace(f, given=f"{f.given} ({places[f.row]})", row=None)
+            for f in self.faults
+        )
+        return replace(self, faults=faults)
 
     @classmethod
     def merge(cls, readings: Iterable[Reading]) -> Reading:

@@ -148,6 +148,12 @@ def cell_columns(shape: Shape, index: int) -> Iterator[str]:
             yield f"CAST({cell.sql if i == index else 'NULL'} AS {kind}) AS {cell.name}"
 
 
+def on_time_sql(shape: Shape, windows: Windows, marked: bool) -> Iterator[str]:
+    """The condition under which some window takes a record that may be late."""
+    if marked and shape.spans is None:
+        yield _wanted_sql(shape, floor_div_sql(quote(shape.axis.column), shape.pane), windows)
+
+
 def _not_before_sql(shape: Shape, pane: str) -> str:
     mark = floor_div_sql(MARK, shape.pane)
     return f"CASE WHEN {mark} > {pane} THEN {mark} END"

@@ -1,4 +1,4 @@
-"""When a job's windows may leave: WITHIN, FIDELITY, STRAGGLERS and REVISE."""
+"""When a job's windows may leave: WITHIN, FIDELITY, STRAGGLERS and REVISE; and MAX ERRORS."""
 
 from __future__ import annotations
 
@@ -45,7 +45,16 @@ def bounded(script: Script, node: exp.Expr, over: Over, job: Job) -> Job:
             message = "REVISE needs windows; without them, results leave as records come"
             raise script.error(message, node.args["revise"])
         shape = replace(shape, revise_us=bounds.revise_us)
-    return replace(job, shape=shape, bounds=bounds)
+    job = replace(job, shape=shape, bounds=bounds)
+    errors = node.args.get("max")
+    return job if errors is None else _allowing(job, int(errors.name))
+
+
+def _allowing(job: Job, errors: int) -> Job:
+    """The job with a limit of errors of its own; its Python has to know it too."""
+    code = job.shape.code
+    shape = replace(job.shape, code=replace(code, max_errors=errors)) if code else job.shape
+    return replace(job, shape=shape, allowed=errors)
 
 
 class _Clauses:

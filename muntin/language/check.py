@@ -30,6 +30,8 @@ from muntin.model import Code, Column, Format, Job, Program, Stream
 from muntin.windows.sharing import share_panes
 
 ColumnsOf = Callable[[Stream], tuple[Column, ...]]
+Clauses = Mapping[str, str]  # FORMAT, TIMESTAMP and SLACK, each with what stands behind it
+SettingsOf = Callable[[str, tuple[str, ...]], Clauses]
 
 
 def check(
@@ -38,13 +40,18 @@ def check(
     streams: Mapping[str, Stream] | None = None,
     python: Python | None = None,
     jobs: Mapping[str, Job] | None = None,
+    settings_of: SettingsOf = lambda _, __: {},
 ) -> Program:
-    """The program a text defines. `columns_of` looks at the logs for columns not declared."""
+    """The program a text defines. `columns_of` looks at the logs for columns not declared.
+
+    `settings_of` asks agents for the clauses of a stream that says nothing of its format.
+    """
     script = Script(text)
     if not script.statements:
         message = "nothing is defined here; expected CREATE STREAM or CREATE JOB"
         raise LanguageError(message, text, 0)
-    checker = _Checker(script, columns_of, dict(streams or {}), python or Python())
+    known = dict(streams or {})
+    checker = _Checker(script, columns_of, settings_of, known, python or Python())
     checker.jobs.update(jobs or {})
     for statement in script.statements:
         try:
@@ -57,11 +64,17 @@ def check(
 
 class _Checker:
     def __init__(
-        self, script: Script, columns_of: ColumnsOf, streams: dict[str, Stream], python: Python
+        self,
+        script: Script,
+        columns_of: ColumnsOf,
+        settings_of: SettingsOf,
+        streams: dict[str, Stream],
+        python: Python,
     ) -> None:
         self.script = script
         self.python = python
         self.columns_of = columns_of
+        self.settings_of = settings_of
         self.streams = streams
         self.jobs: dict[str, Job] = {}
         self.aggregates: dict[str, Code] = {}
@@ -78,9 +91,14 @@ class _Checker:
 
     def _stream(self, node: exp.Expr) -> None:
         name = self._new_name(node, "stream", self.streams)
+        agents = tuple(self._agent(place) for place in node.args.get("agents") or ())
+        if node.args.get("format") is None:
+            self._with_settings(node, name, agents)
+            return
         stream = Stream(
             name=name,
-            patterns=tuple(self._pattern(p) for p in node.args["patterns"]),
+            agents=agents,
+            patterns=tuple(self._pattern(p) for p in node.args.get("patterns") or ()),
             format=self._format(node.args["format"]),
             columns=(),
             timestamp="",
@@ -94,6 +112,27 @@ class _Checker:
         stream = replace(stream, columns=columns, inferred=not told)
         stream = replace(stream, timestamp=self._timestamp(node, stream))
         self.streams[name] = self._spanning(node, stream)
+
+    def _with_settings(self, node: exp.Expr, name: str, agents: tuple[str, ...]) -> None:
+        """Takes a stream that leaves its format to the settings of its agents."""
+        clauses = self.settings_of(name, agents)
+        if "FORMAT" not in clauses:
+            message = f"agents say no format for stream '{name}'; expected FORMAT here"
+            raise LanguageError(message, self.script.text, int(node.args["listed"]) + 1)
+        mine = {clause for clause in clauses if node.args.get(clause.lower()) is not None}
+        told = " ".join(f"{c} {text}" for c, text in clauses.items() if c not in mine)
+        at, text = int(node.args["listed"]) + 1, self.script.text
+        script = Script(f"{text[:at]} {told}{text[at:]}")
+        checker = _Checker(script, self.columns_of, self.settings_of, self.streams, self.python)
+        checker.take(script.statements[self.script.statements.index(node)])
+
+    def _agent(self, node: exp.Expr) -> str:
+        """An address, or the name of a file that lists some."""
+        host, colon, port = str(node.name).rpartition(":")
+        if colon and not (host and port.isdigit() and 0 < int(port) < 1 << 16):
+            message = "this is no address of an agent; expected 'host:port', or a file of them"
+            raise self.script.error(message, node)
+        return str(node.name)
 
     def _spanning(self, node: exp.Expr, stream: Stream) -> Stream:
         """The stream with what its records' spans mean: a moment, or every pane they touch."""

@@ -14,7 +14,7 @@ from sqlglot.tokenizer_core import Token, TokenType
 from muntin.language.expressions import ExpressionParser
 from muntin.units import counted, is_unit
 
-_LIMITS = ("PANE", "BEGIN", "EXTENT", "WITHIN", "FIDELITY", "STRAGGLERS", "REVISE")
+_LIMITS = ("PANE", "BEGIN", "EXTENT", "WITHIN", "FIDELITY", "STRAGGLERS", "REVISE", "MAX")
 _CLAUSES = ("EVERY", "FROM", *_LIMITS)
 SPANS = ("START", "END", "TOUCH", "SPLIT")
 FORMATS = ("json", "csv", "parquet", "combined", "common", "regex", "text")
@@ -24,14 +24,16 @@ class CreateStream(exp.Expression):
     arg_types: ClassVar = {
         "this": True,
         "columns": False,
-        "patterns": True,
-        "format": True,
+        "patterns": False,
+        "agents": False,
+        "format": False,
         "timestamp": False,
         "until": False,
         "spans": False,
         "slack": False,
         "sources": False,
         "on_bad_row": False,
+        "listed": False,
         "end": False,
     }
 
@@ -49,6 +51,7 @@ class CreateJob(exp.Expression):
         "fidelity": False,
         "stragglers": False,
         "revise": False,
+        "max": False,
         "end": False,
     }
 
@@ -123,15 +126,19 @@ class MuntinParser(ExpressionParser):
         name = self._take_name("stream")
         columns = self._take_columns()
         if not self._match(TokenType.FROM):
-            self._refuse("expected FROM and a quoted file pattern")
-        patterns = [self._take_string("a quoted file pattern")]
+            self._refuse("expected FROM and a quoted file pattern, or FROM AGENTS")
+        agents = bool(self._match_text_seq("AGENTS"))
+        what = "a quoted address 'host:port'" if agents else "a quoted file pattern"
+        places = [self._take_string(what)]
         while self._match(TokenType.COMMA):
-            patterns.append(self._take_string("a quoted file pattern"))
-        if not self._match_text_seq("FORMAT"):
+            places.append(self._take_string(what))
+        stream = CreateStream(this=name, columns=columns)
+        stream.set("agents" if agents else "patterns", places)
+        stream.set("listed", self._prev.end)
+        if self._match_text_seq("FORMAT"):
+            stream.set("format", self._take_format())
+        elif not agents:
             self._refuse(f"expected FORMAT and one of {', '.join(FORMATS)}")
-        stream = CreateStream(
-            this=name, columns=columns, patterns=patterns, format=self._take_format()
-        )
         while clause := self._take_stream_clause():
             key, value, token = clause
             if stream.args.get(key):
@@ -272,8 +279,19 @@ class MuntinParser(ExpressionParser):
             first = self._prev
             wanted = self._match_text_seq("FOR")
             return self._since(first, Revise(this=self._take_duration("FOR") if wanted else None))
+        if word == "MAX":
+            return self._take_max_errors()
         take = self._take_position if word == "BEGIN" else self._take_extent
         return take(word, length)
+
+    def _take_max_errors(self) -> exp.Expr:
+        first = self._prev
+        if not self._match_text_seq("ERRORS"):
+            self._refuse("expected ERRORS after MAX, and how many")
+        number = self._curr
+        if not self._match(TokenType.NUMBER) or not number.text.isdigit():
+            self._refuse("expected a whole number after MAX ERRORS, for example 100", number)
+        return self._since(first, exp.Literal(this=self._prev.text, is_string=False))
 
     def _take_within(self) -> exp.Expr:
         first, length = self._curr, self._take_duration("WITHIN")
@@ -303,7 +321,7 @@ class MuntinParser(ExpressionParser):
 
     def _take_once(self, node: exp.Expr, key: str, word: str) -> None:
         if node.args.get(key):
-            self._refuse(f"{word} is there twice")
+            self._refuse(f"{'MAX ERRORS' if word == 'MAX' else word} is there twice")
         self._advance()
 
     def _take_extent(self, after: str, like: exp.Expr | None = None) -> exp.Expr:
@@ -408,6 +426,7 @@ def _next_words(job: exp.Expr, window: exp.Expr) -> str:
     unwanted = paned if window.args.get("gap") else set()
     unwanted |= {"EVERY", "FROM"} if bounded else set()
     words = [w for w, (n, key) in places.items() if w not in unwanted and not n.args.get(key)]
+    words = ["MAX ERRORS" if word == "MAX" else word for word in words]
     return ", ".join(words if bounded or window.args.get("gap") else [*words, "','"])
 
 

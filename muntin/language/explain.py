@@ -34,7 +34,7 @@ def explain_stream(stream: Stream) -> str:
     slack = "none: nothing is late on finite input, and live logs allow no disorder"
     lines = [
         f"STREAM {stream.name}",
-        f"  files      {', '.join(stream.patterns)}",
+        f"  {_places(stream)}",
         f"  format     {_format(stream.format)}",
         f"  timestamp  {stream.timestamp}{_spans(stream)}",
         f"  slack      {describe(stream.slack_us) if stream.slack_us is not None else slack}",
@@ -54,6 +54,7 @@ def explain_plan(plan: Plan) -> str:
         *_windows(plan),
         *_bounds(shape),
         *_leaves(job),
+        f"  errors   {_errors(job.max_errors)}",
         *_sharing(plan),
         *([f"  filter   {shape.where}"] if shape.where else []),
         *_partials(shape),
@@ -120,6 +121,13 @@ def _leaves(job: Job) -> Iterator[str]:
         yield f"  revise   for {describe(bounds.revise_us)}, when late records come"
 
 
+def _errors(limit: int) -> str:
+    """How much a job puts up with."""
+    if limit == 0:
+        return "none is allowed: the first stops the job"
+    return f"{limit:,} {'is' if limit == 1 else 'are'} allowed; one more stops the job"
+
+
 _FORMS = {
     "area": "of the panes of all sources, whichever come first",
     "sampled": "of each source's panes, chosen by a hash of the job, the source and the pane",
@@ -141,6 +149,12 @@ def _sharing(plan: Plan) -> Iterator[str]:
     kind = kind_of(plan.shape)
     if kind.has_panes and kind.has_cells:
         yield f"  sharing  {plan.sharing}: {plan.reason}"
+
+
+def _places(stream: Stream) -> str:
+    if stream.agents:
+        return f"agents     {', '.join(stream.agents)}"
+    return f"files      {', '.join(stream.patterns)}"
 
 
 def _format(format_: Format) -> str:

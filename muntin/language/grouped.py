@@ -37,6 +37,11 @@ class Groups:
     def finishes(self) -> tuple[Finish, ...]:
         return self._expander.finishes()
 
+    def scalars(self) -> tuple[str, ...]:
+        """All that is evaluated on every record: keys and arguments."""
+        keys = (key.sql for key in self.keys)
+        return tuple(dict.fromkeys((*keys, *self._expander.arguments())))
+
     def bound(self, node: exp.Expr, before: int | None = None) -> tuple[str, str]:
         """The expression's SQL and type, if DuckDB can evaluate it on a group."""
         sql = self.sql(node, before)

@@ -8,15 +8,31 @@ from typing import Any
 from muntin.errors import InputError
 from muntin.kernel.engine import literal, quote
 from muntin.kernel.python.code import reference_of
-from muntin.language.check import check
+from muntin.language.check import Clauses, check
 from muntin.language.python import Python
 from muntin.logs.infer import infer_columns
-from muntin.model import Program
+from muntin.model import Column, Program, Stream
+from muntin.wire import client
 
 
 def sql(text: str, folder: str | Path | None = None) -> Program:
     """The streams and jobs that a text of SQL defines; Python is looked for in the folder too."""
-    return check(text, infer_columns, python=Python(str(folder) if folder is not None else None))
+    python = Python(str(folder) if folder is not None else None)
+    return check(text, columns_of, python=python, settings_of=settings_of)
+
+
+def columns_of(stream: Stream) -> tuple[Column, ...]:
+    """The columns of a stream, from its logs, or from an agent that has some of them."""
+    if not stream.agents:
+        return infer_columns(stream)
+    what = f"the columns of stream '{stream.name}'"
+    return client.ask_any(stream.agents, lambda address: client.columns(address, stream), what)
+
+
+def settings_of(stream: str, agents: tuple[str, ...]) -> Clauses:
+    """What the settings of agents say of a stream."""
+    what = f"the format of stream '{stream}'"
+    return client.ask_any(agents, lambda address: client.settings(address, stream), what)
 
 
 def load(path: str | Path) -> Program:
@@ -48,5 +64,5 @@ def with_job(
     clauses += f" WINDOW {window}" if window is not None else ""
     text = f"CREATE JOB {quote(name)} AS PYTHON {literal(reference)} FROM {quote(stream)}{clauses}"
     known: dict[str, Any] = {reference: job}
-    more = check(text, infer_columns, program.streams, Python(known=known), program.jobs)
+    more = check(text, columns_of, program.streams, Python(known=known), program.jobs)
     return Program(more.streams, more.jobs)

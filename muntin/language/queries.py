@@ -124,6 +124,7 @@ class _Query:
             until=over.until,
             gap=over.gap,
             spans=self._stream.spans if over.axis.is_time else None,
+            scalars=groups.scalars(),
         )
         if over.gap is not None:
             self._check_session()

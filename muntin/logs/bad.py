@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import BinaryIO
 
 import pyarrow as pa
 
@@ -20,6 +21,7 @@ from muntin.logs.formats import PATTERNS, Wanted, wrong_columns_sql
 from muntin.model import POSITION, Format, Stream
 
 _SHOWN = 200
+_COUNTED_BYTES = 1 << 30  # in which lines are counted to say where one is
 
 
 @dataclass(frozen=True)
@@ -80,6 +82,11 @@ def first_fall(
     raise AssertionError("no sequence number is lower than one before it")
 
 
+def place_of(number: int, order: WorkOrder, chunk: Chunk, format_: Format) -> str:
+    """Where a record stands, by its number among those of its chunk that could be split."""
+    return f"{order.path}{_place(_number_among_all(number, chunk), order, chunk, format_)}"
+
+
 def _number_among_all(number: int, chunk: Chunk) -> int:
     """The number of a record among all rows of its chunk, also those that could not be split."""
     for broken in sorted(chunk.broken):
@@ -112,7 +119,7 @@ def _is_object(text: str) -> bool:
 
 
 def _place(number: int, order: WorkOrder, chunk: Chunk, format_: Format) -> str:
-    """The line in the first piece of a file, the byte in a later one; unknown in gzip."""
+    """The line, or far behind the beginning of a large file the byte; unknown in gzip."""
     if format_.kind == "parquet":
         return f", row {number + 1} of row group {chunk.start}"
     if is_gzip(order.path):
@@ -120,13 +127,23 @@ def _place(number: int, order: WorkOrder, chunk: Chunk, format_: Format) -> str:
     header = format_.kind == "csv" and format_.header and chunk.start == 0
     left, at = number + header, chunk.start
     with suppress(OSError), Path(order.path).open("rb") as file:
+        before = _lines(file, chunk.start) if chunk.start <= _COUNTED_BYTES else None
         file.seek(chunk.start)
         for line_number, line in enumerate(file, start=1):
             left -= bool(line.strip(b"\r\n"))
             if left < 0:
-                return f", line {line_number}" if chunk.start == 0 else f", byte {at}"
+                return f", byte {at}" if before is None else f", line {before + line_number}"
             at += len(line)
     return ""
+
+
+def _lines(file: BinaryIO, upto: int) -> int:
+    """How many lines end before a byte of a file."""
+    lines = 0
+    while upto > 0 and (data := file.read(min(upto, 1 << 20))):
+        lines += data.count(b"\n")
+        upto -= len(data)
+    return lines
 
 
 def ahead_text(name: str, records: int) -> str:

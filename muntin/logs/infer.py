@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.parquet
 
 from muntin.errors import EngineError, InputError
-from muntin.kernel.engine import column_types, connection, literal, quote, run
+from muntin.kernel.engine import column_types, literal, quote, run
 from muntin.logs.chunks import LINE, WorkOrder, read_chunks
 from muntin.logs.formats import FIXED_COLUMNS, groups_sql
 from muntin.logs.patterns import described, path_patterns
@@ -174,7 +174,8 @@ def _json_kinds(stream: Stream, objects: pa.Table) -> dict[str, str]:
         options = "format='newline_delimited', records=true, map_inference_threshold=-1"
         sql = f"DESCRIBE SELECT * FROM read_json({literal(file.name)}, {options})"
         try:
-            rows = connection().execute(sql).fetchall()
+            with duckdb.connect() as own:  # the one of all others may open no files
+                rows = own.execute(sql).fetchall()
         except duckdb.Error as error:
             raise InputError(f"stream '{stream.name}': no columns found: {error}") from error
     return {str(name): _settled(str(kind)) for name, kind, *_ in rows}

@@ -27,7 +27,8 @@ class Walk:
 
 
 class PathPattern:
-    def __init__(self, text: str, below: Path | None = None) -> None:
+    def __init__(self, text: str, below: Path | None = None, source: str | None = None) -> None:
+        """Files are sources of their own, or all of them `source`, if the text names none."""
         if not Path(text).name:
             raise ValueError("the file pattern names no file")
         if text.count(_SOURCE) > 1:
@@ -37,6 +38,7 @@ class PathPattern:
         if "**" in text:
             raise ValueError("'**' is not possible; '*' matches within one path part")
         self.text = text
+        self._source = source
         names = Path(text).parts
         wild = next((i for i, p in enumerate(names) if "*" in p or _SOURCE in p), len(names) - 1)
         self.root = Path(*names[:wild]) if wild else Path()
@@ -68,6 +70,8 @@ class PathPattern:
             return None
         if _SOURCE in self.text:
             return match["source"]
+        if self._source is not None:
+            return self._source
         below = path.is_relative_to(self._below)
         return (path.relative_to(self._below) if below else path).as_posix()
 
@@ -103,15 +107,17 @@ class PathPattern:
             match = self._regex.fullmatch(_below(str(self.root), path))
             assert match is not None  # as each of its parts has
             return str(match["source"])
+        if self._source is not None:
+            return self._source
         return _below(str(self._below), path)
 
 
-def path_patterns(texts: Sequence[str]) -> list[PathPattern]:
+def path_patterns(texts: Sequence[str], source: str | None = None) -> list[PathPattern]:
     """The patterns of one stream, which give no two files the same name by chance."""
     roots = [PathPattern(text).root for text in texts]
     mixed = len({root.is_absolute() for root in roots}) > 1
     below = Path() if mixed else Path(os.path.commonpath(roots))
-    return [PathPattern(text, below) for text in texts]
+    return [PathPattern(text, below, source) for text in texts]
 
 
 def described(texts: Sequence[str]) -> str:

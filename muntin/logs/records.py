@@ -23,7 +23,7 @@ from muntin.kernel.compute import Recipe, Segment, compute_together, repeated_so
 from muntin.kernel.engine import run
 from muntin.kernel.merge import gather, merge
 from muntin.kernel.reading import Reading
-from muntin.logs.bad import ahead_text, first_bad_row, first_fall
+from muntin.logs.bad import ahead_text, first_bad_row, first_fall, place_of
 from muntin.logs.chunks import (
     PIECE_BYTES,
     Bundle,
@@ -248,6 +248,8 @@ class _Reader:
                 rows = table.ranges()[number]
                 mine = records.slice(rows.start, len(rows))
                 reading = self._noted(table, number, mine, reading, wanted, before[number])
+            if reading.faults:
+                reading = self._placed(table, number, reading)
             table.reads[number].lane.readings.append(reading)
         for shape, block in blocks.items():
             self._blocks.setdefault(shape, []).append(block)
@@ -256,6 +258,11 @@ class _Reader:
                 shape: [merge(self._shapes[shape], several)]
                 for shape, several in self._blocks.items()
             }
+
+    def _placed(self, table: _Table, number: int, reading: Reading) -> Reading:
+        """The reading with the places of records that jobs have failed on."""
+        order, chunk, format_ = table.reads[number].order, table.chunk(number), self._stream.format
+        return reading.placed(lambda row: place_of(row, order, chunk, format_))
 
     def _noted(
         self,

@@ -111,7 +111,7 @@ class Watch:
         events: Events | None = None,
     ) -> None:
         self._stream = stream
-        self._patterns = path_patterns(stream.patterns)
+        self._patterns = path_patterns(stream.patterns, stream.source)
         self._follow = follow
         self._positions = {p.key: p for p in positions}
         self._sightings: dict[Key, _Sighting] = {}

@@ -6,7 +6,7 @@ jobs of its own. What follows from the jobs alone, such as who shares a shape, i
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
@@ -29,6 +29,15 @@ class InForce:
     def had(self, job: Job) -> bool:
         """Whether blocks of a job were computed, perhaps on other panes or for other windows."""
         return self.shapes.get(job.name) == job.shape.id
+
+    def changed(self, jobs: Iterable[Job]) -> list[str]:
+        """The names of jobs that were there, and mean something else now."""
+        return [job.name for job in jobs if job.name in self.shapes and not self.had(job)]
+
+    def without(self, names: Collection[str]) -> InForce:
+        """The same, as if there had not been these jobs."""
+        shapes = {name: shape for name, shape in self.shapes.items() if name not in names}
+        return replace(self, shapes=shapes)
 
     def new_windows(self, job: Job) -> tuple[WindowSpec, ...]:
         """The windows of a job that it did not have."""
@@ -118,7 +127,15 @@ class Catalog:
 
 def recipes_of(jobs: Iterable[Job]) -> tuple[Recipe, ...]:
     """One for each shape, with all kinds of windows that are made of its blocks."""
-    windows: dict[Shape, set[WindowSpec]] = {}
+    families: dict[Shape, list[Job]] = {}
     for job in jobs:
-        windows.setdefault(job.shape, set()).update(job.windows)
-    return tuple(Recipe(shape, tuple(sorted(specs))) for shape, specs in windows.items())
+        families.setdefault(job.shape, []).append(job)
+    return tuple(
+        Recipe(
+            shape,
+            tuple(sorted({spec for job in family for spec in job.windows})),
+            jobs=tuple(job.name for job in family),
+            errors=max(job.max_errors for job in family),
+        )
+        for shape, family in families.items()
+    )

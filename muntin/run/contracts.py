@@ -90,7 +90,8 @@ class Request:
     About `most` bytes are wanted where a batch has to be short. Records after the `latest` time
     are bad. `slack_us` is None where nothing can be late. Deliveries of sources that are not known
     are numbered from after `released` on. A `thorough` look does not rely on what others tell of
-    changes: a source is about to be taken for dead.
+    changes: a source is about to be taken for dead. `recipes` are what is computed of the batch,
+    for intakes that have it computed elsewhere.
     """
 
     now: float
@@ -101,6 +102,7 @@ class Request:
     latest: int | None
     released: int = 0
     thorough: bool = False
+    recipes: Sequence[Recipe] = ()
 
 
 @dataclass(frozen=True)

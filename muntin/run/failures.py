@@ -1,6 +1,6 @@
 """What jobs have failed on: which windows still leave, and what was left out of them.
 
-A window leaves if at most `max_errors` exceptions count before its end. So it does not depend on
+A window leaves if at most `max_errors` errors count before its end. So it does not depend on
 batches or on the order of sources which window is the first that does not, and other jobs know
 nothing of it. What a job dropped within its limit is counted by position and source, until no
 window to come holds it.
@@ -22,11 +22,12 @@ from muntin.model import Fault, Job
 
 Place = tuple[int, str, int | None]  # position, source, and up to where it was late anyway
 Windows = dict[tuple[int, int], int]  # records of a kind of windows and an end
+_TOLD = 3  # errors of a job in a run, beside the one that is too much
 
 
 @dataclass
 class Failures:
-    """The first positions at which exceptions of each job count: one more than it may have.
+    """The first positions at which errors of each job count: one more than it may have.
 
     And by job the records that it dropped: where they were, and how many in all.
     """
@@ -34,17 +35,19 @@ class Failures:
     positions: dict[str, list[int]] = field(default_factory=dict)
     dropped: dict[str, dict[Place, int]] = field(default_factory=dict)
     totals: dict[str, int] = field(default_factory=dict)
+    texts: dict[str, tuple[str, int]] = field(default_factory=dict)
+    """The version and the limit that a job had when it failed."""
     _ordered: dict[str, list[Place]] = field(default_factory=dict, compare=False)
+    _told: dict[str, int] = field(default_factory=dict, compare=False)  # in this run, by job
 
     def read(self, job: Job, fault: Fault) -> Iterator[str]:
         """Notes a fault that left out records as they were read; tells what `add` does."""
-        told = list(self.add(job, [fault]))
-        if told:
+        if self._counts(job, fault):
             places = self.dropped.setdefault(job.name, {})
             place = fault.position, fault.source, fault.not_before
             places[place] = places.get(place, 0) + fault.records
             self._ordered.pop(job.name, None)
-        yield from told
+            yield from self._notes(job, fault)
 
     def records(self, job: Job, which: int, end: int, c2: C2) -> int:
         """Records of a window that the job dropped when they were read, late ones aside."""
@@ -75,37 +78,75 @@ class Failures:
             self._ordered.pop(name, None)
 
     def add(self, job: Job, faults: Iterable[Fault]) -> Iterator[str]:
-        """Notes faults; tells of each that matters, and of the one that is too much."""
-        limit = job.max_errors
+        """Notes faults; tells of the first ones, and of the one that is too much."""
         for fault in faults:
-            known = self.positions.setdefault(job.name, [])
-            if len(known) > limit and fault.position >= known[-1]:
-                continue  # the job had stopped before
-            known += [fault.position] * (limit + 1 if fault.stops else 1)
-            known.sort()
-            del known[limit + 1 :]
-            self.totals[job.name] = self.totals.get(job.name, 0) + fault.records
-            yield str(fault)
-            if len(known) > limit:
-                yield _stopped(job, "" if fault.stops else _allowed(limit))
+            if self._counts(job, fault):
+                yield from self._notes(job, fault)
 
-    def resume(self, jobs: Iterable[Job], changed: Collection[str]) -> Iterator[str]:
-        """Gives jobs that have changed another chance, and tells of those that have stopped."""
+    def _counts(self, job: Job, fault: Fault) -> bool:
+        """Notes where a fault counts, unless the job had stopped before.
+
+        What came too late for a window is nothing that the window could have failed on.
+        """
+        limit, known = job.max_errors, self.positions.setdefault(job.name, [])
+        late = fault.not_before
+        position = fault.position if late is None else max(late, fault.position)
+        if len(known) > limit and position >= known[-1]:
+            return False
+        known += [position] * (limit + 1 if fault.stops else min(fault.errors, limit + 1))
+        known.sort()
+        del known[limit + 1 :]
+        self.totals[job.name] = self.totals.get(job.name, 0) + fault.records
+        self.texts[job.name] = job.version, limit
+        return True
+
+    def _notes(self, job: Job, fault: Fault) -> Iterator[str]:
+        limit = job.max_errors
+        told = self._told[job.name] = self._told.get(job.name, 0) + 1
+        stopped = len(self.positions[job.name]) > limit
+        if stopped or told <= _TOLD:
+            yield str(fault)
+        if told == _TOLD and not stopped:
+            yield f"job '{job.name}': what else it fails on is counted, up to {limit:,} times"
+        if stopped:
+            yield _stopped(job, "" if fault.stops else _allowed(job))
+
+    def stopped_at(self, name: str) -> int | None:
+        """The position from which on windows of a job do not leave."""
+        known, (_, limit) = self.positions.get(name, []), self.texts.get(name, ("", 0))
+        return known[limit] if len(known) > limit else None
+
+    def resume(self, jobs: Iterable[Job], changed: Collection[str]) -> tuple[list[str], list[str]]:
+        """Gives another chance to jobs whose text or limit has changed.
+
+        Of jobs that are `changed` so that they begin anew, nothing is left. Returns what there is
+        to say of jobs that have stopped, and the names of those that begin anew because they had.
+        """
+        notes, revived = [], []
         for name in changed:
-            self.positions.pop(name, None)
             self.dropped.pop(name, None)
+            self.positions.pop(name, None)
         for job in jobs:
-            if len(self.positions.get(job.name, ())) > job.max_errors:
-                yield (
+            version, limit = self.texts.get(job.name, (job.version, 0))
+            stopped = self.stopped_at(job.name) is not None
+            if version != job.version or (stopped and job.max_errors > limit):
+                self.positions.pop(job.name, None)
+                revived += [job.name] if stopped else []
+            elif stopped:
+                notes.append(
                     f"job '{job.name}' stopped in an earlier run; its windows from there on are "
-                    "left out until its code has changed; then it goes on with what is read next"
+                    "left out until its text has changed; then it goes on with what is read next"
                 )
+            if job.name in self.positions:
+                self.texts[job.name] = job.version, job.max_errors
+                del self.positions[job.name][job.max_errors + 1 :]
+        return notes, revived
 
     def leaves(self, job: Job, which: int, end: int) -> bool:
-        """Whether a window is not yet behind one exception too many."""
+        """Whether a window is not yet behind one error too many."""
         if job.name not in self.positions:
             return True
-        position = job.windows[which].bounds(end)[1]
+        position = job.windows[which].bounds(end)[1] if job.windows else end  # of a session
         return bisect_left(self.positions[job.name], position) <= job.max_errors
 
     def sift(self, job: Job, rows: pa.Table) -> Sifted:
@@ -143,9 +184,11 @@ def _windows(rows: pa.Table) -> list[tuple[int, int]]:
     return list(zip(rows[WINDOW].to_pylist(), rows[WINDOW_END].to_pylist(), strict=True))
 
 
-def _allowed(limit: int) -> str:
-    allowed = "none is allowed" if limit == 0 else f"{limit:,} are allowed"
-    return f": {allowed} (max_errors = {limit})"
+def _allowed(job: Job) -> str:
+    limit, in_python = job.max_errors, job.shape.code is not None or bool(job.shape.states)
+    said = f"max_errors = {limit}" if in_python and job.allowed is None else f"MAX ERRORS {limit}"
+    allowed = "none is" if limit == 0 else "1 is" if limit == 1 else f"{limit:,} are"
+    return f": {allowed} allowed ({said})"
 
 
 def _stopped(job: Job, why: str) -> str:

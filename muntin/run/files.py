@@ -91,6 +91,13 @@ class LogFiles:
         self._piece_bytes = piece_bytes
         self._behind: frozenset[str] = frozenset()
 
+    def require(self) -> None:
+        """Refuses patterns that match nothing at all."""
+        self.tail.require_files()
+
+    def close(self) -> None:
+        """There is nothing to end."""
+
     def next(self, request: Request) -> Batch:
         batch = self.tail.next_batch(request.now, request.in_order, request.most, request.thorough)
         self._behind = batch.behind

@@ -152,7 +152,7 @@ def windows_inline(
         if not jobs:
             continue
         files = LogFiles(stream, False, (), batch_bytes, piece_bytes)
-        files.tail.require_files()
+        files.require()
         run = InlineRun(stream, jobs, Rules(False, sharing=sharing), note, files)
         while not run.is_over:
             yield from run.turn(time.time()).windows

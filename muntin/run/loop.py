@@ -8,18 +8,18 @@ turns the catalog may be exchanged for another one.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from muntin.errors import InputError
 from muntin.fidelity.score import EVER, NEVER
 from muntin.fidelity.scoreboard import Moment, Scoreboard, Source
-from muntin.fidelity.stream_time import step_of
+from muntin.fidelity.stream_time import STEP_US
 from muntin.kernel.compute import Recipe
 from muntin.kernel.kinds import kind_of
 from muntin.kernel.plan import hasty
 from muntin.kernel.reading import Reading
-from muntin.model import TIME, Fault, Job
+from muntin.model import Fault, Job
 from muntin.run.answers import emission_of, note_timing, still_leaving
 from muntin.run.catalog import Catalog, InForce
 from muntin.run.chooser import Chooser
@@ -30,7 +30,7 @@ from muntin.run.progress import SESSION
 from muntin.run.results import Emission
 from muntin.run.retention import Retention
 from muntin.schedule.pace import Pace
-from muntin.units import describe
+from muntin.units import describe, describe_time
 from muntin.windows.choice import Sharing
 from muntin.windows.spec import WindowSpec
 
@@ -197,7 +197,11 @@ class Loop:
                 self.progress.ledger.regrid(known, grid)
         self.progress.ledger.keep(self.catalog.grids.values())
         self.progress.forget_jobs(self.catalog.jobs)
-        for job in self.catalog.jobs.values():
+        jobs = self.catalog.jobs.values()
+        notes, revived = self.progress.failures.resume(jobs, before.changed(jobs))
+        self._notes += notes if self._started is None else []
+        before = before.without(revived)
+        for job in jobs:
             behind = self._scoreboard.furthest(job.shape.axis.column) + 1
             if behind <= NEVER + 1:
                 continue  # nothing was read
@@ -216,6 +220,8 @@ class Loop:
         """
         known = []
         for other in self.catalog.by_shape[job.shape.id]:
+            if self.progress.failures.stopped_at(other.name) is not None:
+                continue  # of what it has stopped before, not all is kept
             fresh = before.new_windows(other)
             windows = tuple(spec for spec in other.windows if spec not in fresh)
             known += [replace(other, windows=windows)] if windows else []
@@ -241,6 +247,7 @@ class Loop:
             int(started * 1e6) + _DAY_US if self._follow else None,
             self.progress.released,
             self._scoreboard.falls_silent(self._moment(), started),
+            self._recipes(),
         )
 
     def _read(self, batch: Batch, started: float) -> Iterator[str]:
@@ -264,8 +271,12 @@ class Loop:
         """What to compute of the next records, and from where on somebody needs it."""
         recipes = []
         for recipe in self._chooser.recipes(self.catalog):
-            emitted = self.departures.emitted(self.catalog.by_shape[recipe.shape.id])
-            recipes.append(replace(recipe, over=emitted.sessions, needs=emitted.needed_from))
+            jobs = self.catalog.by_shape[recipe.shape.id]
+            emitted = self.departures.emitted(jobs)
+            stopped = [self.progress.failures.stopped_at(job.name) for job in jobs]
+            until = max(stopped, key=lambda at: EVER if at is None else at)
+            needs = emitted.needed_from
+            recipes.append(replace(recipe, over=emitted.sessions, needs=needs, until=until))
         return recipes
 
     def _fresh(self, readings: Sequence[Reading]) -> Iterator[Reading]:
@@ -286,12 +297,14 @@ class Loop:
             self._open_sessions.clear()
         progress = self.progress
         faults: list[Fault] = []
+        known = {r.source for r in readings} & progress.sources.keys()
+        before = {name: replace(progress.sources[name]) for name in known}
         for reading in readings:
             source = progress.sources.setdefault(reading.source, Source())
             source.heard_at = now
             source.ended = False
             source.sequence = max(source.sequence, reading.sequence)
-            self._advance(source, reading, now)
+            source.advance(reading.first, reading.reached, reading.doubt, reading.loose, now)
             progress.records += reading.records
             progress.bad += reading.bad
             self._timeless |= reading.timeless
@@ -300,18 +313,29 @@ class Loop:
         progress.ledger.add(tally for reading in readings for tally in reading.tallies)
         self._chooser.computed(self.catalog, readings)
         jobs = self.catalog.jobs
-        return [note for f in faults for note in progress.failures.read(jobs[f.job], f)]
+        notes = [note for f in faults for note in progress.failures.read(jobs[f.job], f)]
+        return [*self._leaps(before, now), *notes]
 
-    def _advance(self, source: Source, reading: Reading, now: float) -> None:
-        """Notes how far a source has come."""
-        reached, doubt, step = dict(reading.reached), reading.doubt, step_of(self.slack_us)
-        if doubt is not None and step is not None:
-            time = reached.pop(TIME.column, None)
-            if reading.loose:
-                source.gather(time, doubt, step, now)
-            else:
-                source.believe(time, doubt, now)
-        source.advance(reading.first, reached)
+    def _leaps(self, before: Mapping[str, Source], now: float) -> Iterator[str]:
+        """Tells of sources that came further ahead than time has passed: what they skip is late.
+
+        In logs of before there are gaps, of which nothing is told unless they lead to the future.
+        """
+        for name, source in sorted(before.items()) if self._follow else ():
+            start, reached = source.time, self.progress.sources[name].time
+            if start is None or reached is None or reached - start <= STEP_US:
+                continue
+            explained = EVER
+            if source.moved_at is not None and name not in self._behind:
+                explained = int((now - source.moved_at) * 1e6)
+            ahead = int(now * 1e6) - start if start <= now * 1e6 else EVER
+            if reached - start > min(explained, ahead) + STEP_US:
+                skipped = describe((reached - start) // 1_000_000 * 1_000_000)
+                yield (
+                    f"source '{name}' of stream '{self.catalog.stream.name}' leaps ahead by "
+                    f"{skipped}, from {describe_time(start)} to {describe_time(reached)}: what it "
+                    "still writes of the time between is late; see whether its clock is right"
+                )
 
     def _choose(self) -> Iterator[str]:
         """Decides anew how windows are computed; tells of changes."""

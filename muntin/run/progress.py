@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from itertools import chain
+from secrets import token_hex
 
 from muntin.fidelity.scoreboard import Source
 from muntin.fidelity.timing import Timing
@@ -54,6 +55,8 @@ class Progress:
     bytes: int = 0
     windows: int = 0
     failures: Failures = field(default_factory=Failures)
+    pipeline: str = field(default_factory=lambda: token_hex(8))
+    """A name for this state, by which agents know whom they have counted for."""
     released: int = 0
     """The largest number of a delivery of sources that were let go: if one returns, it goes on."""
 
@@ -62,7 +65,9 @@ class Progress:
         for known in (self.emitted, self.began, self.left):
             for kind in [kind for kind in known if kind[0] not in jobs]:
                 del known[kind]
-        of_jobs = (self.late, self.timings, self.failures.dropped, self.failures.totals)
+        failures = self.failures
+        of_failures = (failures.positions, failures.dropped, failures.totals, failures.texts)
+        of_jobs = (self.late, self.timings, *of_failures)
         for job in {*chain.from_iterable(of_jobs)} - {*jobs}:
             for by_job in of_jobs:
                 by_job.pop(job, None)

@@ -24,7 +24,7 @@ from muntin.spark.context import own_context
 from muntin.spark.gateway import Jvm
 from muntin.spark.runner import Settings, SparkRun, Summary
 from muntin.store import DEFAULT_STATE
-from muntin.store.checkpoint import require_free
+from muntin.store.hold import require_free
 from muntin.windows.choice import Sharing
 
 if TYPE_CHECKING:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,7 @@ from muntin.fidelity.timing import Timing
 from muntin.model import TIME
 from muntin.run.progress import Lateness
 from muntin.store.checkpoint import Saved, saved_in
-from muntin.units import describe, percent
+from muntin.units import describe, describe_time, percent
 
 Row = dict[str, Any]
 
@@ -44,7 +44,15 @@ def _jobs(saved: Saved) -> Iterator[Row]:
             "c2_area": timing.mean_area if timing.windows else None,
             "late": saved.progress.late.get(job, Lateness()).records,
             "failed": saved.progress.failures.totals.get(job, 0),
+            "stopped": _stopped(saved, job),
         }
+
+
+def _stopped(saved: Saved, job: str) -> datetime | str | int | None:
+    """From where on a job does not answer, as it has failed too often; on whichever axis."""
+    position = saved.progress.failures.stopped_at(job)
+    axis, _ = saved.in_force.grids.get(saved.in_force.shapes[job], (TIME.column, 0))
+    return _moment(position) if axis == TIME.column else position
 
 
 def _sources(stream: str, saved: Saved) -> Iterator[Row]:
@@ -59,8 +67,14 @@ def _sources(stream: str, saved: Saved) -> Iterator[Row]:
         }
 
 
-def _moment(position: int | None) -> datetime | None:
-    return None if position is None else datetime.fromtimestamp(position / 1e6, UTC)
+def _moment(position: int | None) -> datetime | str | None:
+    """A time; as text where Python has none, as before the year 1 or after 9999."""
+    if position is None:
+        return None
+    try:
+        return datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=position)
+    except OverflowError:
+        return describe_time(position)
 
 
 def _seconds(us: int | None) -> float | None:
@@ -82,22 +96,31 @@ def draw(jobs: Sequence[Row], sources: Sequence[Row], console: Console) -> None:
         "failed",
     ):
         table.add_column(name, justify="left" if name == "job" else "right")
+    stopped = any(row["stopped"] is not None for row in jobs)
+    if stopped:
+        table.add_column("stopped at")
     for row in jobs:
         lags = (_lag(row[name]) for name in ("lag_p50", "lag_p99", "within"))
         misses = "" if row["misses"] is None else f"{row['misses']:,}"
         area = "" if row["c2_area"] is None else percent(row["c2_area"])
         lost = (f"{row[name]:,}" for name in ("late", "failed"))
-        table.add_row(Text(row["job"]), f"{row['windows']:,}", *lags, misses, area, *lost)
+        numbers = f"{row['windows']:,}", *lags, misses, area, *lost
+        table.add_row(Text(row["job"]), *numbers, *([_text(row["stopped"])] if stopped else []))
     console.print(table)
     table = Table(header_style="bold")
     for name in ("stream", "source", "counts from", "read up to", "last heard", "files"):
         table.add_column(name)
     for row in sources:
-        moments = (row[name] for name in ("from", "to", "heard"))
-        times = ("" if moment is None else f"{moment:%Y-%m-%d %H:%M:%S}" for moment in moments)
+        times = (_text(row[name]) for name in ("from", "to", "heard"))
         ended = "are gone" if row["ended"] else "are there"
         table.add_row(Text(row["stream"]), Text(row["source"]), *times, ended)
     console.print(table)
+
+
+def _text(at: datetime | str | int | None) -> str:
+    if at is None:
+        return ""
+    return at.strftime("%Y-%m-%d %H:%M:%S") if isinstance(at, datetime) else f"{at}"
 
 
 def _lag(seconds: float | None) -> str:

@@ -21,7 +21,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.streaming.query import StreamingQuery
 
-from muntin.errors import InputError, StateError
+from muntin.errors import InputError, MuntinError, StateError
 from muntin.kernel.engine import column_types
 from muntin.language.check import check
 from muntin.model import Column, Format, Stream
@@ -30,7 +30,7 @@ from muntin.run.loop import POLL_SECONDS, Clock, Loop, Rules
 from muntin.schedule.pace import Pace
 from muntin.spark.collection import SparkCollection
 from muntin.spark.frames import Frames
-from muntin.store.checkpoint import StateHold
+from muntin.store.hold import StateHold
 from muntin.store.journal import Journal
 from muntin.windows.choice import Sharing
 
@@ -148,11 +148,12 @@ class _Handler:
                     with self._working():
                         if _is_active(query):
                             _tell(self._leave(query))
-                except Exception:
+                except Exception as error:
                     if _is_active(query):
                         stream = self._loop.catalog.stream.name
-                        message = "windows of stream '%s' cannot leave; its query stops"
-                        _log.exception(message, stream)
+                        message = "stream '%s': its query stops: %s"
+                        known = isinstance(error, MuntinError)
+                        _log.error(message, stream, error, exc_info=None if known else error)
                         query.stop()
                 time.sleep(POLL_SECONDS)
         finally:
@@ -180,7 +181,8 @@ class _Handler:
                 stream = self._loop.catalog.stream.name
                 raise StateError(f"stream '{stream}': this query has failed, or another took over")
             try:
-                yield
+                with self._hold.in_use():
+                    yield
             except BaseException:
                 self._post.holder = None
                 raise

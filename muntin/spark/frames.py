@@ -87,7 +87,8 @@ class _Rows:
         records = parse(Chunk(rows, 0, rows.nbytes, {}), self.stream, wanted, order)
         blocks, reading = compute(records, source, self.recipes, clocks)
         notes = (ahead_text(name, reading.ahead),) if reading.ahead else ()
-        return Delivery(blocks, (replace(reading, notes=notes, loose=True),))
+        reading = replace(reading.placed(lambda _: name), notes=notes, loose=True)
+        return Delivery(blocks, (reading,))
 
 
 class Frames:

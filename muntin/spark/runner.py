@@ -19,13 +19,14 @@ from pyspark import SparkContext
 from muntin.logs.events import FileEvents
 from muntin.logs.tail import BATCH_BYTES
 from muntin.model import Job, Program, Stream
+from muntin.run.agents import Agents
 from muntin.run.catalog import Catalog
 from muntin.run.files import LogFiles
 from muntin.run.loop import POLL_SECONDS, Clock, Loop, Rules, Turn
 from muntin.run.progress import Progress
 from muntin.schedule.pace import Pace, rest_after
 from muntin.spark.collection import SparkCollection
-from muntin.store.checkpoint import locked
+from muntin.store.hold import StateHold, locked
 from muntin.store.journal import Journal
 from muntin.windows.choice import Sharing
 
@@ -91,15 +92,20 @@ class StreamRun:
         self._collection = SparkCollection(context, once=not catalog.in_order(follow))
         journal = Journal(settings.state, catalog, self._collection)
         self._events = FileEvents() if follow else None
-        self.intake = LogFiles(
-            stream,
-            follow,
-            journal.positions,
-            settings.batch_bytes,
-            lanes=2 * self._collection.groups,  # for tasks of about the same size
-            events=self._events,
-        )
-        rules = Rules(follow, settings.idle_seconds, settings.sharing)
+        self.intake: LogFiles | Agents
+        sharing = settings.sharing
+        if stream.agents:
+            self.intake, sharing = Agents(stream, journal.progress.pipeline), "shared"
+        else:
+            self.intake = LogFiles(
+                stream,
+                follow,
+                journal.positions,
+                settings.batch_bytes,
+                lanes=2 * self._collection.groups,  # for tasks of about the same size
+                events=self._events,
+            )
+        rules = Rules(follow, settings.idle_seconds, sharing)
         self.loop = Loop(catalog, self.intake, self._collection, journal, rules, clock, Pace())
         self._before = _totals(self.loop.progress)
         self._late_before = {name: late.records for name, late in self.loop.progress.late.items()}
@@ -124,6 +130,7 @@ class StreamRun:
         summary.resumed |= any(self._before)
 
     def close(self) -> None:
+        self.intake.close()
         if self._events is not None:
             self._events.close()
         self._collection.clear()
@@ -149,11 +156,11 @@ class SparkRun:
 
     def turns(self) -> Iterator[Turn]:
         with ExitStack() as stack:
-            stack.enter_context(locked(self._settings.state))
+            hold = stack.enter_context(locked(self._settings.state))
             runs = [self._open(stream, stack) for stream in self._streams()]
             started = time.monotonic()
             try:
-                for turn in self._turns(runs, started):
+                for turn in self._turns(runs, started, hold):
                     if turn.bytes or turn.emission.windows:
                         self.summary.seconds = time.monotonic() - started
                     yield turn
@@ -169,14 +176,15 @@ class SparkRun:
         run = StreamRun(self._context, stream, jobs, self._settings, self._clock)
         stack.callback(run.close)
         if not self._settings.follow:
-            run.intake.tail.require_files()
+            run.intake.require()
         return run
 
-    def _turns(self, runs: list[StreamRun], started: float) -> Iterator[Turn]:
+    def _turns(self, runs: list[StreamRun], started: float, hold: StateHold) -> Iterator[Turn]:
         seconds = self._settings.seconds
         while runs and not self.stop.is_set():
             begun = time.monotonic()
-            taken = [(run, run.loop.turn(_first(runs))) for run in runs]
+            with hold.in_use():
+                taken = [(run, run.loop.turn(_first(runs))) for run in runs]
             yield from (turn for _, turn in taken)
             behind = [run for run, turn in taken if turn.remaining]
             runs = runs if self._settings.follow else behind

@@ -7,19 +7,15 @@ by the clock.
 
 A stream's checkpoints are files of records (`tape`): blocks, tallies of the ledger, and everything
 else. A commit adds to all three, in proportion to what has changed. The last of these counts: it
-says how much of the others belongs to it. Now and then it begins a new file with all that it knows,
-and files that it does not name are removed.
+says how much of the others belongs to it, and is written when they are on disk. Now and then it
+begins a new file with all that it knows, and files that it does not name are removed.
 """
 
 from __future__ import annotations
 
-import fcntl
-import os
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from threading import Lock
 from typing import Any
 
 from muntin.errors import StateError
@@ -32,7 +28,7 @@ from muntin.model import Program
 from muntin.run.catalog import InForce
 from muntin.run.failures import Failures
 from muntin.run.progress import Lateness, Leaving, Progress
-from muntin.store import tape
+from muntin.store import disk, tape
 from muntin.store.document import Document, apply, decode, difference, encode
 from muntin.store.tallies import Stored, TallyFiles
 from muntin.windows.choice import Choice
@@ -50,13 +46,16 @@ class Saved:
     in_force: InForce
     blocks: Mapping[str, Sequence[Block]] = field(default_factory=dict)
     results: dict[str, str] = field(default_factory=dict)  # files of jobs
+    tables: dict[str, int] = field(default_factory=dict)  # versions of jobs' tables on disk
 
 
 class Checkpoint:
     """The checkpoints of one stream."""
 
     def __init__(self, state: Path, stream: str) -> None:
+        self._state = state
         self._folder = state / "streams" / stream
+        self._begun = False  # whether the folder is there, and known to be
         self._forget()
 
     def _forget(self) -> None:
@@ -71,27 +70,45 @@ class Checkpoint:
         """Whether blocks that were added one by one have become as large as all were once."""
         return self._added >= self._whole
 
-    def save(self, saved: Saved, whole: bool, anew: bool = False) -> None:
+    def save(
+        self, saved: Saved, whole: bool, anew: bool = False, before: Iterable[Path] = ()
+    ) -> None:
         """Commits a batch; `whole` says that the blocks stand for all earlier ones too.
 
-        `anew` begins new files. After an error, the next has to have all blocks.
+        `anew` begins new files. What was written `before` is synced with the rest, and the commit
+        counts only then. After an error, the next has to have all blocks.
         """
         anew |= whole or not self._known
-        self._folder.mkdir(parents=True, exist_ok=True)
+        if not self._begun:
+            self._folder.mkdir(parents=True, exist_ok=True)
         try:
             self._write_blocks(saved, whole)
             self._ledger.write(saved.batch, saved.progress.ledger, anew)
             now = {**_document(saved), **self._files()}
+            disk.sync([*before, *self._written()])
+            self._begun = True
             if anew:
                 self._known = {}
                 self._name = f"state-{saved.batch:09}.tape"
                 tape.create(self._folder / self._name, [encode(difference(self._known, now))])
+                disk.sync([self._folder])
                 self._tidy()
             else:
                 tape.add(self._folder / self._name, [encode(difference(self._known, now))])
+                disk.sync([self._folder / self._name])
         except BaseException:
             self._forget()
             raise
+
+    def _written(self) -> Iterator[Path]:
+        """The files of blocks and tallies that this commit has changed, and folders of new ones."""
+        known = {**self._known.get("blocks", {}), **self._known.get("ledger", {})}
+        now = {**self._blocks, **self._ledger.files}
+        yield from (self._folder / name for name, told in now.items() if known.get(name) != told)
+        if not self._begun:
+            yield from disk.folders(self._folder, self._state)
+        elif not now.keys() <= known.keys():
+            yield self._folder
 
     def _write_blocks(self, saved: Saved, whole: bool) -> None:
         records = [block.encode() for blocks in saved.blocks.values() for block in blocks]
@@ -177,72 +194,6 @@ def saved_in(state: Path) -> dict[str, Saved]:
     return {name: saved for name, saved in streams.items() if saved is not None}
 
 
-class StateHold:
-    """A state folder that this process holds. Its queries share it; other processes are refused."""
-
-    def __init__(self, state: Path, alone: bool = False) -> None:
-        """`alone` refuses a folder that this process holds already."""
-        self._key = state.resolve()
-        with _holding:
-            handle, count = _held.get(self._key, (None, 0))
-            if alone and handle is not None:
-                message = f"the state folder {state} is in use by process {os.getpid()}"
-                raise StateError(message)
-            _held[self._key] = handle if handle is not None else _lock(state), count + 1
-        self._released = False
-
-    def release(self) -> None:
-        """Lets go, once; the last one to do so frees the folder."""
-        with _holding:
-            if self._released:
-                return
-            self._released = True
-            handle, count = _held.pop(self._key)
-            if count > 1:
-                _held[self._key] = handle, count - 1
-            else:
-                os.close(handle)
-
-
-_holding = Lock()
-_held: dict[Path, tuple[int, int]] = {}  # the locks of this process, and how many hold each
-
-
-@contextmanager
-def locked(state: Path) -> Iterator[None]:
-    """Holds a state folder for one run alone."""
-    hold = StateHold(state, alone=True)
-    try:
-        yield
-    finally:
-        hold.release()
-
-
-def require_free(state: Path) -> None:
-    """Refuses a state folder that is in use or unusable, before anything expensive is begun."""
-    with locked(state):
-        pass
-
-
-def _lock(state: Path) -> int:
-    """The open lock of a state folder, which no other process has."""
-    try:
-        state.mkdir(parents=True, exist_ok=True)
-        handle = os.open(state / "lock", os.O_RDWR | os.O_CREAT, 0o644)
-    except OSError as error:
-        raise StateError(f"the state folder {state} cannot be used: {error.strerror}") from error
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        pid = os.pread(handle, 20, 0).decode(errors="replace").strip()
-        os.close(handle)
-        holder = f"process {pid}" if pid else "another muntin"
-        raise StateError(f"the state folder {state} is in use by {holder}") from None
-    os.truncate(handle, 0)
-    os.pwrite(handle, f"{os.getpid()}\n".encode(), 0)
-    return handle
-
-
 def _document(saved: Saved) -> Document:
     """Everything but ledger and blocks."""
     p = saved.progress
@@ -254,9 +205,11 @@ def _document(saved: Saved) -> Document:
             "left_at": p.left_at,
             "frame_batch": p.frame_batch,
             "released": p.released,
+            "pipeline": p.pipeline,
             "catalog": saved.in_force.version,
             "totals": (p.records, p.bad, p.bytes, p.windows),
         },
+        "tables": saved.tables,
         "shapes": saved.in_force.shapes,
         "grids": saved.in_force.grids,
         "windows": saved.in_force.windows,
@@ -272,6 +225,7 @@ def _document(saved: Saved) -> Document:
         "failures": {job: tuple(positions) for job, positions in p.failures.positions.items()},
         "dropped": p.failures.dropped,
         "failed": p.failures.totals,
+        "failing": p.failures.texts,
     }
 
 
@@ -307,6 +261,7 @@ def _saved(document: Document) -> Saved:
         choices={shape: Choice(*row) for shape, row in sections["choices"].items()},
         frame_batch=now["frame_batch"],
         released=now["released"],
+        pipeline=now["pipeline"],
         records=records,
         bad=bad,
         bytes=size,
@@ -315,18 +270,26 @@ def _saved(document: Document) -> Saved:
             {job: list(at) for job, at in sections["failures"].items()},
             sections["dropped"],
             sections["failed"],
+            {job: (version, limit) for job, (version, limit) in sections["failing"].items()},
         ),
     )
     positions = tuple(FilePosition(*row) for row in sections["positions"].values())
     grids = {id_: (axis, size) for id_, (axis, size) in sections["grids"].items()}
     kinds = {job: tuple(keys) for job, keys in sections["windows"].items()}
     in_force = InForce(sections["shapes"], grids, kinds, now["catalog"])
-    return Saved(now["batch"], progress, positions, in_force, results=dict(now["results"]))
+    return Saved(
+        now["batch"],
+        progress,
+        positions,
+        in_force,
+        results=dict(now["results"]),
+        tables=sections["tables"],
+    )
 
 
 _SECTIONS = (
-    "shapes", "grids", "windows", "positions", "sources", "emitted", "left", "timings", "lags",
-    "choices", "late", "failures", "dropped", "failed", "began",
+    "tables", "shapes", "grids", "windows", "positions", "sources", "emitted", "left", "timings",
+    "lags", "choices", "late", "failures", "dropped", "failed", "failing", "began",
 )  # fmt: skip
 
 

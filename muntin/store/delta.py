@@ -19,6 +19,7 @@ import pyarrow as pa
 from deltalake import (
     CommitProperties,
     DeltaTable,
+    PostCommitHookProperties,
     Schema,
     Transaction,
     WriterProperties,
@@ -28,18 +29,19 @@ from pyarrow.parquet import FileMetaData, ParquetWriter, read_metadata
 
 from muntin.errors import MuntinError, StateError
 from muntin.kernel.engine import literal, run
+from muntin.store import disk, log
 
 # Files smaller than this are merged when there are so many. A size between small files and large
 # ones means that the large are not written again and again.
 _SIZES = ((1 << 20, 32), (16 << 20, 64))
 _WRITER = WriterProperties(compression="SNAPPY", max_row_group_size=1 << 16)
-# How long what is replaced is kept, and after how many commits the log is summed up: opening a
-# table reads what came since.
-_SETTINGS = {
+_SETTINGS = {  # how long what is replaced is kept
     "delta.deletedFileRetentionDuration": "interval 10 minutes",
     "delta.logRetentionDuration": "interval 10 minutes",
-    "delta.checkpointInterval": "16",
 }
+_ENTRIES_PER_SUMMARY = 16  # opening a table reads the entries since the last
+# Entries must not go before what sums them up is on disk, so nothing happens by itself.
+_NO_MORE = PostCommitHookProperties(create_checkpoint=False, cleanup_expired_logs=False)
 _ATTEMPTS = 5
 T = TypeVar("T")
 
@@ -86,7 +88,9 @@ def exists(path: Path) -> bool:
 
 def create(path: Path, schema: pa.Schema) -> None:
     with _explained(path, "created"):
-        DeltaTable.create(str(path), schema, configuration=_SETTINGS)
+        DeltaTable.create(
+            str(path), schema, configuration=_SETTINGS, post_commithook_properties=_NO_MORE
+        )
 
 
 def settle(path: Path, settings: Mapping[str, str]) -> None:
@@ -96,13 +100,16 @@ def settle(path: Path, settings: Mapping[str, str]) -> None:
         known = table.metadata().configuration
         new = {k: v for k, v in {**_SETTINGS, **settings}.items() if known.get(k) != v}
         if new:
-            table.alter.set_table_properties(new, raise_if_not_exists=False)
+            table.alter.set_table_properties(
+                new, raise_if_not_exists=False, post_commithook_properties=_NO_MORE
+            )
 
 
 def widen(path: Path, columns: Iterable[pa.Field]) -> None:
     """Adds columns to a table."""
     with _explained(path, "changed"):
-        DeltaTable(str(path)).alter.add_columns(Schema.from_arrow(pa.schema(columns)).fields)
+        fields = Schema.from_arrow(pa.schema(columns)).fields
+        DeltaTable(str(path)).alter.add_columns(fields, post_commithook_properties=_NO_MORE)
 
 
 def write_file(path: Path, schema: pa.Schema, batch: int, tables: Iterable[pa.Table]) -> str | None:
@@ -141,8 +148,15 @@ def add_file(path: Path, name: str, writer: str, batch: int) -> bool:
             changed = int(stat.st_mtime * 1000)
             add = AddAction(name, stat.st_size, {}, changed, data_change=True, stats=stats)
             table.create_write_transaction(
-                [add], "append", table.schema(), commit_properties=_by(writer, batch)
+                [add],
+                "append",
+                table.schema(),
+                commit_properties=_by(writer, batch),
+                post_commithook_properties=_NO_MORE,
             )
+            table.update_incremental()
+            if table.version() % _ENTRIES_PER_SUMMARY == 0:
+                table.create_checkpoint()
     return True
 
 
@@ -231,16 +245,23 @@ def _as_numbers(column: pa.ChunkedArray) -> pa.ChunkedArray:
 def compact(path: Path) -> None:
     """Merges small files into larger ones once they are many. Readers find the same rows.
 
-    The order of rows may change. Files go when they have not been part of the table for a while.
+    The order of rows may change. Files go when they have not been part of the table for a while,
+    and when what is in their place is on disk.
     """
     with _explained(path, "compacted"):
         table = DeltaTable(str(path))
+        before = log.version(path)
         for size, many in _SIZES:
             sizes = pa.table(table.get_add_actions())["size_bytes"].to_pylist()
             if sum(each < size for each in sizes) >= many:
-                table.optimize.compact(target_size=size, writer_properties=_WRITER)
-        table.vacuum(dry_run=False, full=True)
+                table.optimize.compact(
+                    target_size=size, writer_properties=_WRITER, post_commithook_properties=_NO_MORE
+                )
+        disk.sync([*log.parts_since(path, before), path])
+        disk.sync([*log.files_since(path, before), log.folder_of(path)])
+        table.vacuum(dry_run=False, full=True, post_commithook_properties=_NO_MORE)
         table.create_checkpoint()
+        disk.sync([*log.files_since(path, before), log.folder_of(path)])
         table.cleanup_metadata()
 
 

@@ -51,14 +51,14 @@ class Journal:
         self.positions: tuple[FilePosition, ...] = ()
         saved = self._checkpoint.load(catalog.shapes)
         self._prepared: set[str] = set()
-        self._prepare(catalog)
+        self._prepare(catalog, saved.tables if saved is not None else None)
         if saved is not None:
             self._resume(saved, catalog)
 
-    def _prepare(self, catalog: Catalog) -> None:
+    def _prepare(self, catalog: Catalog, synced: Mapping[str, int] | None = None) -> None:
         """Has a table for every job."""
         new = [job for name, job in catalog.jobs.items() if name not in self._prepared]
-        self._results.prepare({job.name: no_windows(job).table().schema for job in new})
+        self._results.prepare({job.name: no_windows(job).table().schema for job in new}, synced)
         self._prepared |= {job.name for job in new}
 
     def _resume(self, saved: Saved, catalog: Catalog) -> None:
@@ -68,8 +68,6 @@ class Journal:
         self.before = saved.in_force
         now = catalog.in_force
         self.notes += differences(self.before, now)
-        changed = [name for name, id_ in self.before.shapes.items() if now.shapes.get(name) != id_]
-        self.notes += saved.progress.failures.resume(catalog.jobs.values(), changed)
         # The first commit rewrites what earlier runs have left, however short they were.
         self._saves = SAVES_PER_REWRITE
         self._collection.restore(catalog, saved.blocks)
@@ -97,10 +95,12 @@ class Journal:
         anew = self._saves >= SAVES_PER_REWRITE
         whole = anew and self._checkpoint.is_loose
         blocks = self._all_blocks(catalog) if whole else emission.blocks
-        saved = Saved(batch, self.progress, self.positions, catalog.in_force, blocks, files)
+        unsynced, tables = self._results.unsynced()
+        now = catalog.in_force
+        saved = Saved(batch, self.progress, self.positions, now, blocks, files, tables)
         # Until it is known that this is saved, the next would have to save everything.
         saves, self._saves = 0 if anew else self._saves + 1, SAVES_PER_REWRITE
-        self._checkpoint.save(saved, whole, anew)
+        self._checkpoint.save(saved, whole, anew, unsynced)
         self._saves = saves
         gone = self._results.publish(self._stream, batch, files)
         if gone:

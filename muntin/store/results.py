@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from muntin.errors import InputError, StateError
 from muntin.fidelity.score import EVER
-from muntin.store import delta
+from muntin.store import delta, disk, log
 
 _FIRST_FILES = 2  # that are looked at for the newest windows
 _FOLDER = "results"
@@ -26,11 +26,20 @@ class Results:
         self._folder = state / _FOLDER
         self._schemas: dict[str, pa.Schema] = {}
         self._names: dict[str, set[str]] = {}  # of windows that a job's table has
+        self._versions: dict[str, int] = {}  # of tables, up to which they are on disk
+        self._unsynced: dict[str, list[Path]] = {}  # files of rows of tables that have changed
 
-    def prepare(self, schemas: Mapping[str, pa.Schema]) -> None:
-        """Creates the tables that are not there yet, so that readers find them empty."""
+    def prepare(
+        self, schemas: Mapping[str, pa.Schema], synced: Mapping[str, int] | None = None
+    ) -> None:
+        """Creates the tables that are not there yet, so that readers find them empty.
+
+        `synced` says up to which version tables are known to be on disk; without, those that have
+        rows are trusted.
+        """
         for job, columns in schemas.items():
             path, schema = self._folder / job, columns.append(_NUMBER)
+            self._mend(job, path, (synced or {}).get(job))
             if not delta.exists(path):
                 delta.create(path, schema)
             known = delta.snapshot(path)
@@ -42,6 +51,27 @@ class Results:
             self._names[job] = set(_names(known) or _read_names(known))
             if known.files and _names(known) is None:
                 delta.settle(path, {_NAMES: json.dumps(sorted(self._names[job]))})
+            self._unsynced[job] = disk.folders(path, self._folder.parent)
+
+    def _mend(self, job: str, path: Path, synced: int | None) -> None:
+        """Takes away what a power cut has left of a table's newest entries."""
+        if not log.folder_of(path).is_dir():
+            return
+        if synced is None:
+            synced = log.version(path) if log.has_rows(path) else -1
+        log.mend(path, synced)
+        self._versions[job] = synced
+
+    def unsynced(self) -> tuple[list[Path], dict[str, int]]:
+        """What to sync so that tables are on disk as they are now, and their versions then."""
+        paths: list[Path] = []
+        for job, more in self._unsynced.items():
+            path = self._folder / job
+            paths += [*more, path, *log.files_since(path, self._versions.get(job, -1))]
+            paths.append(log.folder_of(path))
+            self._versions[job] = log.version(path)
+        self._unsynced = {}
+        return paths, dict(self._versions)
 
     def write(self, batch: int, rows: Mapping[str, Iterable[pa.Table]]) -> dict[str, str]:
         """Stores rows of jobs, where no reader finds them until the files are published.
@@ -58,6 +88,7 @@ class Results:
                     delta.settle(path, {_NAMES: json.dumps(sorted(self._names[job]))})
             if file is not None:
                 files[job] = file
+                self._unsynced.setdefault(job, []).append(path / file)
         return files
 
     def publish(self, stream: str, batch: int, files: Mapping[str, str]) -> list[str]:
@@ -68,7 +99,9 @@ class Results:
         gone = []
         for job, file in files.items():
             with _explained(job):
-                if not delta.add_file(self._folder / job, file, stream, batch):
+                if delta.add_file(self._folder / job, file, stream, batch):
+                    self._unsynced.setdefault(job, [])
+                else:
                     gone.append(job)
         return gone
 
@@ -82,6 +115,7 @@ class Results:
             try:
                 if delta.exists(path):
                     delta.compact(path)
+                    self._unsynced.setdefault(job, [])
             except StateError as error:
                 yield f"results of job '{job}': {error}; this is tried again later"
 

@@ -2,7 +2,7 @@
 
 Before a record stand its length and its checksum, so that one that was cut off, when the program
 was killed or the disk was full, is told from one that is whole. What is written never changes.
-When it reaches the disk is up to the system: a program may be killed at any time, a machine not.
+Who needs it to survive a power cut syncs the file and its folder.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ _HEAD = struct.Struct("<QI")  # length and checksum
 
 
 def add(path: Path, records: Iterable[bytes]) -> int:
-    """Adds records to a file, which is made if need be; returns how long it is then.
+    """Adds records to a file; returns how long it is then.
 
     After an error it is as long as before.
     """
     try:
-        with path.open("ab", buffering=0) as file:
-            before = file.tell()
+        with path.open("r+b", buffering=0) as file:  # which makes none where one was taken away
+            before = file.seek(0, os.SEEK_END)
             try:
                 data = b"".join(map(_framed, records))
                 if file.write(data) != len(data):
@@ -40,13 +40,14 @@ def add(path: Path, records: Iterable[bytes]) -> int:
 
 
 def create(path: Path, records: Iterable[bytes]) -> int:
-    """Makes a file with these records, which nobody sees before it is whole."""
+    """Makes a file with these records, which nobody sees before it is whole and on disk."""
     hidden = path.with_name(f".{path.name}")
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
         with hidden.open("wb") as file:
             file.writelines(map(_framed, records))
             length = file.tell()
+            file.flush()
+            os.fsync(file.fileno())
         hidden.rename(path)
     except OSError as error:
         raise StateError(f"{path} cannot be written: {error.strerror}") from error
@@ -63,8 +64,8 @@ def read(path: Path, upto: int | None = None) -> Iterator[bytes]:
     while at + _HEAD.size <= min(end, len(data)):
         length, checksum = _HEAD.unpack_from(data, at)
         record = data[at + _HEAD.size : at + _HEAD.size + length]
-        if len(record) < length or zlib.crc32(record) != checksum:
-            break
+        if not length or len(record) < length or zlib.crc32(record) != checksum:
+            break  # zeros are what a power cut may leave, and no record is empty
         yield bytes(record)
         at += _HEAD.size + length
     if upto is not None and at != upto:

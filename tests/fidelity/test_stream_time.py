@@ -8,7 +8,7 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from muntin.fidelity.stream_time import NO_DOUBT, Doubt, Span, after, settled, step_of
+from muntin.fidelity.stream_time import NO_DOUBT, Doubt, Span, after, settled
 from tests.oracle import stream_time
 
 STEP = 60
@@ -42,10 +42,6 @@ def test_the_first_record_may_be_the_one_from_the_future() -> None:
     reached, doubt = after(reached, doubt, spans(10), STEP)
     assert (reached, doubt.young) == (10, True)
     assert after(reached, doubt, spans(20), STEP) == (20, Doubt(tuple(spans(9000))))
-
-
-def test_where_nothing_is_late_any_step_is_believed() -> None:
-    assert [step_of(slack) for slack in (None, 0, 90_000_000)] == [None, 60_000_000, 60_000_000]
 
 
 @given(times, st.lists(st.integers(0, 9)))

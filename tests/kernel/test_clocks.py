@@ -10,7 +10,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from muntin.fidelity.scoreboard import Source
-from muntin.fidelity.stream_time import step_of
 from muntin.kernel.clocks import BatchClock, Clock, Clocks
 from muntin.model import NOWHERE, TIME
 from tests.effort import examples
@@ -63,8 +62,7 @@ def test_every_record_has_the_stream_time_of_all_before_it(
 def test_batches_without_order_come_to_the_same(
     batches: list[list[int]], slack: int, parts: int
 ) -> None:
-    source, step = Source(), step_of(slack * SECOND)
-    assert step is not None
+    source = Source()
     for batch in batches:
         before = None if source.doubt.young else source.reached.get(TIME.column)
         for part in range(parts):  # as if tasks had some rows each
@@ -73,7 +71,7 @@ def test_batches_without_order_come_to_the_same(
             marks = clock.advance(mine)
             assert marks.tolist() == (mine.tolist() if before is None else [before] * len(mine))
             assert clocks.doubt is not None
-            source.gather(clock.reached, clocks.doubt, step, 0.0)
+            source.advance({}, clocks.reached(), clocks.doubt, loose=True)
     every = [moment for batch in batches for moment in batch]
     expected = stream_time(every, slack) * SECOND if every else None
     assert source.reached.get(TIME.column) == expected

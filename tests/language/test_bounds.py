@@ -42,3 +42,11 @@ def test_each_clause_says_one_thing(said: str, bounds: Bounds) -> None:
     text = f"CREATE JOB j AS SELECT count(*) FROM shop WINDOW 1 MINUTE {said}"
     (job,) = program(text).jobs.values()
     assert job.bounds == bounds
+
+
+@pytest.mark.parametrize(("said", "limit"), [("", 100), ("MAX ERRORS 0", 0), ("max errors 7", 7)])
+@pytest.mark.parametrize("window", ["1 MINUTE", "SESSION 1 MINUTE"])
+def test_a_job_in_sql_survives_some_errors(window: str, said: str, limit: int) -> None:
+    text = f"CREATE JOB j AS SELECT count(*) FROM shop WINDOW {window} {said}"
+    (job,) = program(text).jobs.values()
+    assert job.max_errors == limit

@@ -88,3 +88,34 @@ def test_caret_follows_what_a_terminal_shows() -> None:
     assert first.startswith("line 2, column 31: ")
     assert line == "  2 | SELECT\t'日本' || 'e\u0301' AS x, max(nothing) FROM shop WINDOW 1 DAY"
     assert carets == "    |       \t                        ^^^^^^^"
+
+
+def test_streams_from_agents_leave_to_them_what_they_do_not_say() -> None:
+    asked = []
+
+    def columns_of(stream: Stream) -> tuple[Column, ...]:
+        return (Column("ts", "TIMESTAMP"), Column("ms", "BIGINT"))
+
+    def settings_of(stream: str, agents: tuple[str, ...]) -> dict[str, str]:
+        asked.append((stream, agents))
+        return {"FORMAT": "json", "TIMESTAMP": "epoch_ms(ms)", "SLACK": "5 SECONDS"}
+
+    def read(text: str) -> Stream:
+        program = check(text, columns_of, settings_of=settings_of)
+        return program.streams["shop"]
+
+    places = "FROM AGENTS 'web01:7070', 'agents.txt'"
+    stream = read(f"CREATE STREAM shop {places};")
+    assert stream.agents == ("web01:7070", "agents.txt")
+    assert (stream.format.kind, stream.slack_us, stream.patterns) == ("json", 5_000_000, ())
+    assert stream.timestamp == 'epoch_ms("ms")'
+    assert asked == [("shop", stream.agents)]
+    assert read(f"CREATE STREAM shop {places} SLACK 1 SECOND").slack_us == 1_000_000
+    assert read(f"CREATE STREAM shop {places} FORMAT csv TIMESTAMP ts").format.kind == "csv"
+    assert len(asked) == 2
+    with pytest.raises(LanguageError, match="this is no address of an agent; expected 'host:port'"):
+        read("CREATE STREAM shop FROM AGENTS 'web01:x'")
+    with pytest.raises(LanguageError, match="expected a quoted address 'host:port'"):
+        read("CREATE STREAM shop FROM AGENTS web01")
+    with pytest.raises(LanguageError, match="agents say no format for stream 'shop'"):
+        check(f"CREATE STREAM shop {places}", columns_of)

@@ -44,6 +44,7 @@ JOB hot on clicks
   windows
     1 hour every 10 minutes  6 panes, the next 1 pane later  remove: what enters is added, \
 what leaves removed; share, where one is due alone
+  errors   100 are allowed; one more stops the job
   sharing  shared partials: decided anew while running, by what is measured
   filter   "n" > 0
   keys

@@ -22,7 +22,7 @@ from muntin.kernel.finish import finish, order
 from muntin.kernel.reading import Reading
 from muntin.kernel.statements import WINDOW, WINDOW_END
 from muntin.language.program import sql
-from muntin.logs import records
+from muntin.logs import bad, records
 from muntin.logs.chunks import WorkOrder
 from muntin.logs.records import read_lane
 from muntin.logs.tail import Tail
@@ -216,9 +216,14 @@ def test_a_bad_row_is_told_with_its_place_and_reason(
     assert said[2:] in report.notes[0]
 
 
-def test_bad_rows_of_later_pieces_are_told_by_their_byte(tmp_path: Path) -> None:
+def test_bad_rows_of_later_pieces_are_told_by_their_line_or_byte(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     path = tmp_path / "web-1.json"
     path.write_text(f"{GOOD}\n\n{GOOD}\nx\n")
+    _, (report,) = read(program(path), piece_bytes=len(GOOD) + 1)
+    assert f"{path}, line 4: " in report.notes[0]
+    monkeypatch.setattr(bad, "_COUNTED_BYTES", 10)
     _, (report,) = read(program(path), piece_bytes=len(GOOD) + 1)
     assert f"{path}, byte {2 * len(GOOD) + 3}: " in report.notes[0]
 

@@ -12,7 +12,7 @@ import pytest
 
 import muntin as mt
 from muntin.errors import StateError
-from muntin.store.checkpoint import locked, require_free
+from muntin.store.hold import locked, require_free
 from tests.waiting import PATIENCE, wait_for
 
 ROWS = '{"ts": "2026-03-01T12:00:03Z", "n": 1}\n{"ts": "2026-03-01T12:01:03Z", "n": 2}\n'

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -165,8 +166,8 @@ def test_a_query_whose_windows_cannot_leave_stops(
 
     monkeypatch.setattr("muntin.store.journal.Journal.commit", full)
     wait_for(lambda: not query.isActive)
-    assert "windows of stream 'shop' cannot leave" in caplog.text
-    assert "the disk is full" in caplog.text
+    assert "stream 'shop': its query stops: the disk is full" in caplog.text
+    assert "Traceback" not in caplog.text
 
 
 def test_wrong_frames_are_refused(spark: SparkSession, tmp_path: Path) -> None:
@@ -235,3 +236,18 @@ def test_jobs_in_python_run_on_frames_and_fail_alone(
     assert "earlier run" not in caplog.text
     take_all()
     assert "job 'fails' stopped in an earlier run" in caplog.text
+
+
+def test_a_state_folder_that_is_removed_ends_the_query(
+    spark: SparkSession, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    write(tmp_path / "in", "1.json", [("2026-01-01T12:00:05Z", "a", 2, "1.10")])
+    frame = spark.readStream.schema(SCHEMA).json(f"{tmp_path}/in")
+    query = mt.attach(frame, JOBS, stream="shop", timestamp="at", state=tmp_path / "state")
+    query.processAllAvailable()
+    shutil.rmtree(tmp_path / "state")
+    wait_for(lambda: not query.isActive)
+    (told,) = {record.getMessage() for record in caplog.records if record.levelname == "ERROR"}
+    assert told.startswith("stream 'shop': its query stops: the state folder")
+    assert not any(record.exc_info for record in caplog.records)
+    assert not (tmp_path / "state" / "streams").exists()

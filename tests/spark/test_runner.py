@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -387,3 +388,20 @@ def test_larger_windows_have_what_came_too_late_for_smaller_ones(
     write(logs, "web-2", (45, "a", 64))
     left = follower.step()
     assert (0, "a", 131) in left
+
+
+@pytest.mark.parametrize("writing", [False, True])
+def test_a_state_folder_that_is_removed_ends_the_run_at_once(
+    spark: SparkSession, tmp_path: Path, writing: bool
+) -> None:
+    logs, state = tmp_path / "logs", tmp_path / "state"
+    write(logs, "web-1", (1, "a", 1), (11, "a", 2))
+    run = SparkRun(program(logs), spark.sparkContext, Settings(state, follow=True))
+    turns = run.turns()
+    next(turns)
+    shutil.rmtree(state)
+    if writing:
+        write(logs, "web-1", (21, "a", 4))
+    with pytest.raises(mt.StateError, match="was removed or replaced while this run used it"):
+        next(turns)
+    assert not state.exists()

@@ -12,18 +12,21 @@ from muntin.store import tape
 
 def test_what_was_cut_off_is_not_there(tmp_path: Path) -> None:
     path = tmp_path / "a.tape"
-    first = tape.create(path, [b"one", b""])
+    first = tape.create(path, [b"one", b"1"])
     whole = tape.add(path, [b"two" * 100])
     data = path.read_bytes()
     assert len(data) == whole
     for length in range(first, whole):
         path.write_bytes(data[:length])
-        assert list(tape.read(path)) == [b"one", b""]
-        assert list(tape.read(path, first)) == [b"one", b""]
+        assert list(tape.read(path)) == [b"one", b"1"]
+        assert list(tape.read(path, first)) == [b"one", b"1"]
         with pytest.raises(StateError, match="is damaged"):
             list(tape.read(path, whole))
+    for tail in (data[first:-1] + b"x", bytes(whole - first)):
+        path.write_bytes(data[:first] + tail)
+        assert list(tape.read(path)) == [b"one", b"1"]
     path.write_bytes(data[:-1] + b"x")
-    assert list(tape.read(path)) == [b"one", b""]
+    assert list(tape.read(path)) == [b"one", b"1"]
     with pytest.raises(StateError, match=r"cannot be read: No such file"):
         list(tape.read(tmp_path / "b.tape"))
 

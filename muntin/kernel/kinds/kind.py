@@ -122,6 +122,9 @@ class Kind(Protocol):
     def compute_sql(self, windows: Windows, marked: bool, separate: bool = False) -> str:
         """The statement over records: it makes a block, or what Python makes it of."""
 
+    def on_time_sql(self, windows: Windows, marked: bool) -> Iterator[str]:
+        """Conditions under which some window takes a record that may be late."""
+
     def compute(self, given: Given) -> Outcome:
         """Records to a block."""
 

@@ -8,12 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from muntin.errors import BadValueError
 from muntin.fidelity.score import Only
+from muntin.kernel.apart import Groups, apart, merged_apart
 from muntin.kernel.consolidate import (
     Algorithm,
     Consolidation,
@@ -25,22 +28,25 @@ from muntin.kernel.consolidate import (
 from muntin.kernel.due import Due, DueEnds, Ends
 from muntin.kernel.engine import run
 from muntin.kernel.kinds.kind import Finished, Given, Made, Operator, Outcome, Place
+from muntin.kernel.kinds.unfinished import Unfinished, ordered_with_faults, with_unfinished
 from muntin.kernel.kinds.windowed import Windowed, alone, joined, whole
 from muntin.kernel.python.mapping import map_cells
-from muntin.kernel.python.states import added, fault_rows, finished, merged, with_faults
+from muntin.kernel.python.states import added, fault_rows, finished, merged
 from muntin.kernel.statements import (
     WINDOW,
     WINDOW_END,
     Windows,
     compute_sql,
+    count_cell,
     finish_sql,
     key_names,
     merge_sql,
     order_sql,
     row_names,
     selected_sql,
+    spec_id,
 )
-from muntin.model import Job, Shape
+from muntin.model import Fault, Job, Shape
 from muntin.units import describe_window
 from muntin.windows.spec import WindowSpec
 
@@ -83,12 +89,20 @@ class Panes(Windowed):
     def merge(self, blocks: Sequence[pa.Table]) -> pa.Table:
         if len(blocks) == 1:
             return blocks[0]
-        doing = f"merging {len(blocks)} blocks of {self.shape.stream}"
-        rows = run(merge_sql(self.shape), {"blocks": pa.concat_tables(blocks)}, doing)
-        return merged(self.shape, rows)
+        return _merged(self.shape, pa.concat_tables(blocks))
 
     def finish(self, jobs: Mapping[str, Job], block: pa.Table, due: Due, made: Made) -> Finished:
         jobs = {name: _answered(job) for name, job in jobs.items()}
+        try:
+            return self.finish_together(jobs, block, due, made)
+        except BadValueError:
+            apart = {name: _Apart(self, jobs[name], block, due) for name in due.ends}
+            return Finished({name: job.rows() for name, job in apart.items()})
+
+    def finish_together(
+        self, jobs: Mapping[str, Job], block: pa.Table, due: Due, made: Made
+    ) -> Finished:
+        """The same, if no job's SQL refuses a value."""
         done = _finish(self.shape.answered, jobs, some(self.shape, block, None), whole(due), made)
         every = [done.rows]
         for (name, which, end), only in due.only.items():
@@ -98,16 +112,8 @@ class Panes(Windowed):
         return Finished(joined(every), done.made)
 
     def order(self, job: Job, rows: Sequence[pa.Table]) -> pa.Table:
-        job, table = _answered(job), pa.concat_tables(rows)
-        doing = f"ordering the windows of job {job.name}"
-        if _keys_alone_order(job, table):
-            return _ordered_by_keys(job, table)
-        if not job.shape.states:
-            return run(order_sql(job), {"rows": table}, doing)
-        told = table.filter(pc.is_valid(table["fault"]))
-        table = table.filter(pc.is_null(table["fault"])).drop_columns(["fault"])
-        ordered = run(order_sql(job), {"rows": table}, doing)
-        return with_faults(ordered, told)
+        job = _answered(job)
+        return ordered_with_faults(rows, partial(_ordered, job))
 
     def algorithm(self, spec: WindowSpec) -> str:
         several = algorithm_of(self.shape, spec, spec.overlap + 1)
@@ -146,9 +152,97 @@ def some(shape: Shape, block: pa.Table, only: Only | None) -> pa.Table:
     origin = f"k{len(shape.keys) - 1}"
     if only is not None and only.sources is not None:
         block = block.filter(pc.is_in(block.column(origin), pa.array(only.sources, pa.string())))
-    tables = {"blocks": block.drop_columns([origin])}
-    doing = f"merging the sources of {shape.stream}"
-    return merged(shape.answered, run(merge_sql(shape.answered), tables, doing))
+    return _merged(shape.answered, block.drop_columns([origin]))
+
+
+def _merged(shape: Shape, rows: pa.Table) -> pa.Table:
+    """One row for every pane and key, where sums fit what they are kept in."""
+
+    def merge(rows: pa.Table) -> pa.Table:
+        doing = f"merging blocks of {shape.stream}"
+        return merged(shape, run(merge_sql(shape), {"blocks": rows}, doing))
+
+    try:
+        return merge(rows)
+    except BadValueError:
+        return merged_apart(rows, ["pane"], merge)
+
+
+_Window = tuple[int, int]  # of a job: the end, and which of its kinds
+
+
+@dataclass(frozen=True)
+class _Apart:
+    """The due windows of one job, of which SQL refuses some rows."""
+
+    kind: Panes
+    job: Job
+    block: pa.Table
+    due: Due
+
+    def rows(self) -> pa.Table:
+        """All other rows, and the faults: in the order of windows, as many as the job survives."""
+        job = replace(self.job, limit=None)  # which is for `order`: here some keys are missing
+        kinds = enumerate(self.due.ends[job.name])
+        windows = sorted((end, which) for which, ends in kinds for end in ends)
+        made, refused = apart(
+            len(windows),
+            lambda part: self._finish(job, windows[part.start : part.stop], self.block),
+            lambda refused, _: refused > job.max_errors,
+        )
+        unfinished: list[tuple[Unfinished, Fault]] = []
+        for number, _ in refused:
+            if len(unfinished) <= job.max_errors:
+                good, bad = self._by_keys(job, windows[number], job.max_errors - len(unfinished))
+                made += good
+                unfinished += bad
+        made = made or [self._finish(job, windows, self.block.slice(0, 0))]
+        return with_unfinished(pa.concat_tables(made), unfinished)
+
+    def _by_keys(
+        self, job: Job, window: _Window, most: int
+    ) -> tuple[list[pa.Table], list[tuple[Unfinished, Fault]]]:
+        """Rows of one window, and of those that are refused one more than `most`."""
+        (end, which), shape = window, self.kind.shape
+        groups = Groups.of(_of_window(self.block, job, window), key_names(job.shape))
+        made, refused = apart(
+            len(groups),
+            lambda part: self._finish(job, [window], groups.rows(part)),
+            lambda refused, _: refused > most,
+        )
+        unfinished = []
+        for number, error in refused:
+            rows = groups.rows(range(number, number + 1))
+            counted = some(shape, rows, self.due.only.get((job.name, which, end)))
+            bounds = job.windows[which].bounds(end)
+            row = Unfinished(job, which, bounds, end, rows, _records(job.shape, counted))
+            finish = partial(self._finish, windows=[window], block=rows)
+            unfinished.append((row, row.fault(finish, error)))
+        return made, unfinished
+
+    def _finish(self, job: Job, windows: Sequence[_Window], block: pa.Table) -> pa.Table:
+        ends = [[e for e, w in windows if w == which] for which in range(len(job.windows))]
+        asked = {(job.name, which, end) for end, which in windows}
+        only = {window: only for window, only in self.due.only.items() if window in asked}
+        due = Due({job.name: ends}, only=only)
+        return self.kind.finish_together({job.name: job}, block, due, ()).rows[job.name]
+
+
+def _of_window(block: pa.Table, job: Job, window: _Window) -> pa.Table:
+    """The rows that one window is made of."""
+    end, which = window
+    spec, pane, kind = job.windows[which], block.column("pane"), block.column("spec")
+    inside = pc.and_(pc.greater_equal(pane, end - spec.length), pc.less(pane, end))
+    on_time = pc.fill_null(pc.less(block.column("not_before"), end), True)
+    shared = pc.and_(pc.equal(kind, 0), pc.and_(inside, on_time))
+    alone = pc.and_(pc.equal(kind, spec_id(spec)), pc.equal(pane, end))
+    return block.filter(pc.or_(shared, alone))
+
+
+def _records(shape: Shape, rows: pa.Table) -> int:
+    """How many records partials are made of."""
+    counts = rows.filter(pc.equal(rows["part"], 0)).column(count_cell(shape.parts[0]).name)
+    return int(pc.sum(counts).as_py() or 0)
 
 
 @dataclass(frozen=True)
@@ -234,9 +328,15 @@ def _different(block: pa.Table, names: Sequence[str]) -> int:
     return different
 
 
+def _ordered(job: Job, rows: pa.Table) -> pa.Table:
+    if _keys_alone_order(job, rows):
+        return _ordered_by_keys(job, rows)
+    return run(order_sql(job), {"rows": rows}, f"ordering the windows of job {job.name}")
+
+
 def _keys_alone_order(job: Job, rows: pa.Table) -> bool:
     """Whether rows are only put in the order of keys that Arrow compares as DuckDB does."""
-    if job.order or job.limit is not None or job.shape.states:
+    if job.order or job.limit is not None:
         return False
     kinds = [rows.schema.field(name).type for name in key_names(job.shape)]
     return all(pa.types.is_string(kind) or pa.types.is_integer(kind) for kind in kinds)

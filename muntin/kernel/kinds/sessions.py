@@ -13,11 +13,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from muntin.errors import BadValueError
+from muntin.kernel.apart import Groups, apart, merged_apart
 from muntin.kernel.due import Due, Emitted
 from muntin.kernel.engine import quote, run
 from muntin.kernel.kinds.kind import (
@@ -30,6 +32,7 @@ from muntin.kernel.kinds.kind import (
     Place,
     Told,
 )
+from muntin.kernel.kinds.unfinished import Unfinished, ordered_with_faults, with_unfinished
 from muntin.kernel.python.states import added, merged
 from muntin.kernel.statements import (
     SESSION_RECORDS,
@@ -97,6 +100,10 @@ class Sessions:
     def compute_sql(self, windows: Windows, marked: bool, separate: bool = False) -> str:
         return compute_sessions_sql(self.shape, marked)
 
+    def on_time_sql(self, windows: Windows, marked: bool) -> Iterator[str]:
+        if marked:
+            yield _on_time_sql(self.shape)
+
     def compute(self, given: Given) -> Outcome:
         doing = f"a job on stream '{self.shape.stream}'"
         block = run(self.compute_sql((), given.marked), {"records": given.records}, doing)
@@ -104,26 +111,70 @@ class Sessions:
 
     def merge(self, blocks: Sequence[pa.Table]) -> pa.Table:
         """Even of one block: sessions get their bounds from all their rows."""
-        doing = f"merging {len(blocks)} blocks of {self.shape.stream}"
-        rows = run(merge_sessions_sql(self.shape), {"blocks": pa.concat_tables(blocks)}, doing)
-        return merged(self.shape, rows)
+        rows = pa.concat_tables(blocks)
+        try:
+            return self._merge(rows)
+        except BadValueError:
+            return merged_apart(self._bounded(rows), self._session, self._merge)
+
+    def _merge(self, rows: pa.Table) -> pa.Table:
+        doing = f"merging sessions of {self.shape.stream}"
+        return merged(self.shape, run(merge_sessions_sql(self.shape), {"blocks": rows}, doing))
+
+    def _bounded(self, rows: pa.Table) -> pa.Table:
+        """Partial sessions with the bounds of whole ones, not merged yet."""
+        sql, doing = bounded_sql(self.shape), f"the bounds of sessions of {self.shape.stream}"
+        return run(f"SELECT * EXCLUDE (__fresh, __session) FROM ({sql})", {"blocks": rows}, doing)
+
+    @property
+    def _session(self) -> list[str]:
+        """What tells sessions apart, once their rows are bounded; in the order of their ends."""
+        return ["last_at", "pane", *key_names(self.shape)]
 
     def finish(self, jobs: Mapping[str, Job], block: pa.Table, due: Due, made: Made) -> Finished:
         """Rows of the sessions that end in `(after, upto]`, by job."""
-        doing, gap = f"sessions of {self.shape.stream}", self.gap
-        sessions = run(merge_sessions_sql(self.shape), {"blocks": block}, doing)
+        gap, sessions, fit = self.gap, block, True
+        try:
+            sessions = self._merge(block)
+        except BadValueError:
+            sessions, fit = self._bounded(block), False
         rows, ends, last = {}, {}, sessions["last_at"]
         for name, (after, upto) in due.sessions.items():
             ended = sessions.filter(
                 pc.and_(pc.greater(last, after - gap), pc.less_equal(last, upto - gap))
             )
-            sql, doing = finish_sessions_sql(jobs[name]), f"finishing sessions of job {name}"
-            rows[name] = run(sql, {"blocks": ended}, doing)
+            try:
+                rows[name] = _finish(jobs[name], ended if fit else self._merge(ended))
+            except BadValueError:
+                rows[name] = self._finish_apart(jobs[name], ended)
             # Of partial sessions: one of them may end before all records of it have come.
             unended = block["last_at"].filter(pc.greater(block["last_at"], upto - gap))
             if len(unended):
                 ends[name] = pc.min(unended).as_py() + gap
         return Finished(rows, ends=ends)
+
+    def _finish_apart(self, job: Job, rows: pa.Table) -> pa.Table:
+        """Rows of ended sessions, less those that the job's SQL refuses."""
+        groups = Groups.of(rows, self._session)
+
+        def enough(refused: int, _: int) -> bool:
+            return refused > job.max_errors
+
+        def finish(job: Job, part: range) -> pa.Table:
+            return _finish(job, self._merge(groups.rows(part)))
+
+        made, refused = apart(len(groups), partial(finish, job), enough)
+        unfinished = []
+        for number, error in refused:
+            alone = range(number, number + 1)
+            partials = groups.rows(alone)
+            start, end = partials["pane"][0].as_py(), partials["last_at"][0].as_py() + self.gap
+            counts = partials.column(count_cell(self.shape.parts[0]).name)
+            row = Unfinished(job, 0, (start, end), end, partials, pc.sum(counts).as_py())
+            unfinished.append((row, row.fault(partial(finish, part=alone), error)))
+        return with_unfinished(
+            pa.concat_tables(made or [_finish(job, rows.slice(0, 0))]), unfinished
+        )
 
     def more_rounds(self, job: Job) -> bool:
         return False
@@ -132,8 +183,8 @@ class Sessions:
         return pa.concat_tables(rows)
 
     def order(self, job: Job, rows: Sequence[pa.Table]) -> pa.Table:
-        doing = f"ordering the windows of job {job.name}"
-        return run(order_sql(job, _CARRIED), {"rows": pa.concat_tables(rows)}, doing)
+        doing, sql = f"ordering the windows of job {job.name}", order_sql(job, _CARRIED)
+        return ordered_with_faults(rows, lambda table: run(sql, {"rows": table}, doing))
 
     def without(self, block: pa.Table, emitted: Emitted) -> pa.Table:
         """The block less the sessions that were over before a position."""
@@ -189,13 +240,17 @@ def compute_sessions_sql(shape: Shape, marked: bool) -> str:
     """Records to partial sessions."""
     at = quote(shape.axis.column)
     keys = [f"CAST({key.sql} AS {key.type}) AS k{i}" for i, key in enumerate(shape.keys)]
-    late = f"{MARK} IS NULL OR {at} >= {MARK}" if marked else None
+    late = _on_time_sql(shape) if marked else None
     wanted = [c for c in (shape.where, *bounds_sql(shape), late) if c]
     where = f" WHERE {' AND '.join(f'({c})' for c in wanted)}" if wanted else ""
     records = f"SELECT {', '.join(['*', *keys])} FROM records{where}"
     numbered = _numbered_sql(shape, f"({records})", at, at)
     selects = [_part_sql(shape, index, at) for index in range(len(shape.parts))]
     return f"WITH sessions AS MATERIALIZED ({numbered})\n" + "\nUNION ALL\n".join(selects)
+
+
+def _on_time_sql(shape: Shape) -> str:
+    return f"{MARK} IS NULL OR {quote(shape.axis.column)} >= {MARK}"
 
 
 def _part_sql(shape: Shape, index: int, at: str) -> str:
@@ -231,14 +286,23 @@ def _numbered_sql(shape: Shape, rows: str, first: str, last: str) -> str:
 @cache
 def merge_sessions_sql(shape: Shape) -> str:
     """Partial sessions to fewer, longer ones."""
+    names = ", ".join(["pane", "last_at", *row_names(shape)])
+    return f"SELECT {names}, {merged_cells(shape)}\nFROM ({bounded_sql(shape)})\nGROUP BY {names}"
+
+
+def bounded_sql(shape: Shape) -> str:
+    """Partial sessions with the first and last record of the session that they belong to."""
     partition = ", ".join(["__session", *key_names(shape)])
     numbered = _numbered_sql(shape, "blocks", "pane", "last_at")
-    bounded = (
+    return (
         f"SELECT * REPLACE (min(pane) OVER (PARTITION BY {partition}) AS pane, "
         f"max(last_at) OVER (PARTITION BY {partition}) AS last_at) FROM ({numbered})"
     )
-    names = ", ".join(["pane", "last_at", *row_names(shape)])
-    return f"SELECT {names}, {merged_cells(shape)}\nFROM ({bounded})\nGROUP BY {names}"
+
+
+def _finish(job: Job, sessions: pa.Table) -> pa.Table:
+    doing = f"finishing sessions of job {job.name}"
+    return run(finish_sessions_sql(job), {"blocks": sessions}, doing)
 
 
 def finish_sessions_sql(job: Job) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 
 from muntin.kernel.due import Due, Emitted
 from muntin.kernel.kinds.kind import Numbers, Told
-from muntin.kernel.statements import WINDOW, WINDOW_END, spec_id
+from muntin.kernel.statements import WINDOW, WINDOW_END, Windows, on_time_sql, spec_id
 from muntin.model import Job, Shape
 from muntin.units import describe_window
 
@@ -37,6 +37,9 @@ class Windowed:
     @property
     def columns(self) -> tuple[str, ...]:
         return WINDOW, WINDOW_END
+
+    def on_time_sql(self, windows: Windows, marked: bool) -> Iterator[str]:
+        return on_time_sql(self.shape, windows, marked)
 
     def more_rounds(self, job: Job) -> bool:
         return False

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from muntin.kernel.apart import apart
 from muntin.kernel.engine import run
 from muntin.kernel.python.code import loaded, new_job
 from muntin.kernel.python.faults import attempted, fault_of
@@ -298,7 +299,18 @@ def _cells(
         return Mapped(pa.table({}), faults)
     mapped = pa.concat_tables(tables, promote_options="permissive")
     sql = compute_sql(shape, windows, marked)
-    return Mapped(run(sql, {"records": mapped}, f"computing blocks of job {code.job}"), faults)
+
+    def block(part: range) -> pa.Table:
+        rows = mapped.slice(part.start, len(part))
+        return run(sql, {"records": rows}, f"computing blocks of job {code.job}")
+
+    # Values that SQL takes one by one may be too large together: then they stay apart.
+    made, refused = apart(mapped.num_rows, block)
+    for number, bad in refused:
+        position = mapped.column(shape.axis.column)[number].as_py()
+        failure = FailedCallError("map_batches", "a value", bad.reason)
+        faults.append(fault_of(code, failure, position // shape.pane * shape.pane))
+    return Mapped(pa.concat_tables(made) if made else block(range(0)), faults)
 
 
 def _typed(table: pa.Table, wanted: pa.Schema) -> pa.Table:

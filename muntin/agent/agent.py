@@ -1,0 +1,166 @@
+"""The agent: one thread reads all streams, and answers pipelines between two turns of it.
+
+Nothing else touches what was read, so that an answer is always about whole batches.
+"""
+
+from __future__ import annotations
+
+import queue
+import time
+from collections.abc import Callable
+from concurrent.futures import Future
+from threading import Event
+from typing import TypeVar
+
+from muntin.agent.reader import StreamReader
+from muntin.agent.safe import SafeLog, SafePoint
+from muntin.agent.settings import AgentSettings
+from muntin.errors import MuntinError, WireError
+from muntin.logs.events import FileEvents
+from muntin.logs.infer import infer_columns
+from muntin.model import Column, Stream
+from muntin.wire.messages import VERSION, Exchange, Fetch, News
+
+POLL_SECONDS = 0.1
+_PIPELINE_GONE = 15.0  # seconds after which another pipeline may take a stream over
+_Answer = TypeVar("_Answer")
+
+
+class Agent:
+    """The streams of one server, each read for one pipeline."""
+
+    def __init__(self, settings: AgentSettings, clock: Callable[[], float] = time.time) -> None:
+        self.name = settings.name
+        self.stop = Event()
+        self._settings = settings
+        self._clock = clock
+        self._readers: dict[str, StreamReader] = {}
+        self._logs: dict[str, SafeLog] = {}
+        self._events: list[FileEvents] = []
+        self._heard: dict[str, float] = {}
+        self._failed: dict[str, tuple[str, str]] = {}  # plans by stream, and what was wrong
+        self._asked: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
+
+    def run(self) -> None:
+        """Reads and answers until somebody says stop."""
+        try:
+            while not self.stop.is_set():
+                self._listen(0.0 if self.step() else POLL_SECONDS)
+        finally:
+            for events in self._events:
+                events.close()
+
+    def step(self) -> bool:
+        """Reads what is there of each stream, up to a limit; whether there was anything."""
+        read = [self._turn(stream) for stream in list(self._readers)]
+        return any(read)
+
+    def _turn(self, stream: str) -> bool:
+        """A turn of one stream. One that fails waits for other jobs, and hinders no other."""
+        reader = self._readers[stream]
+        try:
+            return reader.turn(self._clock())
+        except MuntinError as error:
+            self._failed[stream] = reader.plan.digest, str(error).splitlines()[0]
+            del self._readers[stream]
+            return False
+
+    def _listen(self, seconds: float) -> None:
+        """Answers all that was asked; waits so long for somebody to ask."""
+        until = time.monotonic() + seconds
+        while True:
+            left = until - time.monotonic()
+            try:
+                answer = self._asked.get(timeout=left) if left > 0 else self._asked.get_nowait()
+            except queue.Empty:
+                return
+            answer()
+
+    def ask(self, question: Callable[[], _Answer], seconds: float = 10.0) -> _Answer:
+        """Has the thread that reads answer, from any other."""
+        future: Future[_Answer] = Future()
+
+        def answer() -> None:
+            try:
+                future.set_result(question())
+            except BaseException as error:
+                future.set_exception(error)
+
+        self._asked.put(answer)
+        return future.result(timeout=seconds)
+
+    def exchange(self, told: Exchange) -> News:
+        """Takes what a pipeline says; tells how far deliveries go. Asked by the reading thread."""
+        if told.version != VERSION:
+            raise WireError(
+                f"agent '{self.name}' speaks version {VERSION}, the pipeline {told.version}"
+            )
+        reader = self._reader_for(told)
+        if reader is None:
+            return News(self.name, "")
+        reader.limit(told.limits)
+        reader.release(told.final)
+        if told.wanted:
+            reader.flush(told.wanted)
+        return News(
+            self.name,
+            reader.plan.digest,
+            reader.last,
+            reader.waiting_bytes,
+            reader.unread,
+            reader.seen_at,
+            reader.notes(),
+        )
+
+    def columns(self, stream: Stream) -> tuple[Column, ...]:
+        """What this server's logs of a stream look like."""
+        return infer_columns(self._settings.local(stream))
+
+    def clauses(self, stream: str) -> dict[str, str]:
+        """What the settings say of a stream, in the words of SQL."""
+        return self._settings.clauses(stream)
+
+    def fetch(self, wanted: Fetch) -> list[bytes]:
+        """Deliveries by number."""
+        reader = self._readers.get(wanted.stream)
+        if reader is None or self._logs[wanted.stream].pipeline != wanted.pipeline:
+            raise WireError(f"agent '{self.name}' has nothing for this pipeline")
+        return list(reader.fetch(wanted.after, wanted.upto))
+
+    def _reader_for(self, told: Exchange) -> StreamReader | None:
+        """The reader that serves a pipeline, with its jobs; None if these are not known yet."""
+        name, now = told.stream, self._clock()
+        self._settings.require(name)
+        if told.plan is not None and told.plan.stream.name != name:
+            raise WireError(f"agent '{self.name}': this is a plan for another stream")
+        log = self._logs.get(name)
+        if log is None:
+            log = self._logs[name] = SafeLog(self._settings.state / f"{name}.safe")
+        reader = self._readers.get(name)
+        if log.pipeline not in ("", told.pipeline):
+            if reader is not None and now - self._heard[name] < _PIPELINE_GONE:
+                raise WireError(f"agent '{self.name}': another pipeline reads stream '{name}'")
+            self._readers.pop(name, None)
+            reader = None
+        self._heard[name] = now
+        if reader is not None and reader.plan.digest == told.digest:
+            return reader
+        digest, reason = self._failed.get(name, ("", ""))
+        if digest == told.digest:
+            raise WireError(f"agent '{self.name}' cannot go on with stream '{name}': {reason}")
+        plan = told.plan
+        if plan is None:
+            return None
+        if reader is not None:
+            reader.install(plan)
+            return reader
+        point = log.after(told.final) if log.pipeline == told.pipeline else None
+        if point is None:
+            point = SafePoint(told.final)
+        log.begin(told.pipeline, point)
+        stream = self._settings.local(plan.stream)
+        events = FileEvents()
+        self._events.append(events)
+        reader = StreamReader(stream, plan, point, log, self._settings.most_waiting, events)
+        self._readers[name] = reader
+        return reader

@@ -1,0 +1,79 @@
+"""Safe points on disk: from where an agent goes on after each of its deliveries.
+
+A delivery is handed out only once its safe point is written. So whichever delivery turns out to be
+the last that a pipeline has made final, an agent that was killed goes on right behind it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TypeVar
+
+import msgspec
+
+from muntin.errors import StateError
+from muntin.fidelity.scoreboard import Source
+from muntin.kernel.reading import Reading
+from muntin.logs.files import FilePosition
+from muntin.store import tape
+
+_Value = TypeVar("_Value")
+_WORTH_REWRITING = 1 << 20  # bytes
+
+
+@dataclass(frozen=True)
+class SafePoint:
+    """Where a stream stands after a delivery: what was read, and what of it was not shipped."""
+
+    sequence: int = 0
+    positions: tuple[FilePosition, ...] = ()
+    sources: Mapping[str, Source] = field(default_factory=dict)
+    readings: Mapping[str, Reading] = field(default_factory=dict)  # tallies of open panes
+    blocks: Mapping[str, bytes] = field(default_factory=dict)  # open panes, by shape
+
+
+class SafeLog:
+    """The safe points of one stream for one pipeline, the newest last."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self.pipeline = ""  # whose deliveries these are; nobody's, if there are none
+        self._points: list[SafePoint] = []
+        self._size = 0
+        if path.exists():
+            head, *points = tape.read(path)
+            self.pipeline = _decoded(head, str, path)
+            self._points = [_decoded(point, SafePoint, path) for point in points]
+
+    def after(self, sequence: int) -> SafePoint | None:
+        """The safe point behind a delivery, if it is known."""
+        return next((point for point in self._points if point.sequence == sequence), None)
+
+    def begin(self, pipeline: str, point: SafePoint) -> None:
+        """Starts over, for another pipeline or from another place."""
+        self.pipeline, self._points = pipeline, [point]
+        self._rewrite()
+
+    def add(self, point: SafePoint) -> None:
+        """Writes the safe point of the next delivery."""
+        self._points.append(point)
+        self._size = tape.add(self._path, [msgspec.msgpack.encode(point)])
+
+    def forget(self, before: int) -> None:
+        """Drops safe points behind which nobody goes on any more."""
+        self._points = [point for point in self._points if point.sequence >= before]
+        if self._size > _WORTH_REWRITING * len(self._points):
+            self._rewrite()
+
+    def _rewrite(self) -> None:
+        records = [self.pipeline, *self._points]
+        self._size = tape.create(self._path, map(msgspec.msgpack.encode, records))
+
+
+def _decoded(record: bytes, kind: type[_Value], path: Path) -> _Value:
+    try:
+        return msgspec.msgpack.decode(record, type=kind)
+    except msgspec.MsgspecError as error:
+        raise StateError(f"{path} is of another version of Muntin; remove it") from error

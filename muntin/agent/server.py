@@ -1,0 +1,60 @@
+"""An agent behind Arrow Flight: an action to exchange, and deliveries to get."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any, TypeVar
+
+import pyarrow as pa
+from pyarrow import flight
+
+from muntin.agent.agent import Agent
+from muntin.errors import MuntinError
+from muntin.model import Stream
+from muntin.wire.messages import Exchange, Fetch, decode, encode
+
+PARCELS = pa.schema([("parcel", pa.binary())])
+_Message = TypeVar("_Message")
+_MOST_TOLD = 16 << 20  # bytes of a message
+
+
+class AgentServer(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow has no types
+    """Serves until it is shut down; every answer is made by the thread that reads logs."""
+
+    def __init__(self, agent: Agent, location: str) -> None:
+        super().__init__(location)
+        self._agent = agent
+
+    def do_action(self, context: object, action: flight.Action) -> Iterator[bytes]:
+        kinds: dict[str, tuple[type, Callable[[Any], object]]] = {
+            "exchange": (Exchange, self._agent.exchange),
+            "columns": (Stream, self._agent.columns),
+            "settings": (str, self._agent.clauses),
+        }
+        if action.type not in kinds:
+            raise flight.FlightServerError(f"there is no action '{action.type[:40]}'")
+        kind, answer = kinds[action.type]
+        told: object = _understood(action.body.to_pybytes(), kind)
+        return iter([encode(_answered(lambda: self._agent.ask(lambda: answer(told))))])
+
+    def do_get(self, context: object, ticket: flight.Ticket) -> flight.RecordBatchStream:
+        wanted = _understood(ticket.ticket, Fetch)
+        parcels = _answered(lambda: self._agent.ask(lambda: self._agent.fetch(wanted)))
+        batches = (pa.record_batch([pa.array([data], pa.binary())], PARCELS) for data in parcels)
+        return flight.GeneratorStream(PARCELS, batches)
+
+
+def _understood(data: bytes, kind: type[_Message]) -> _Message:
+    if len(data) > _MOST_TOLD:
+        raise flight.FlightServerError(f"a message of {len(data)} bytes is too long")
+    return _answered(lambda: decode(data, kind))
+
+
+def _answered(answer: Callable[[], _Message]) -> _Message:
+    """The answer; what goes wrong is told in one sentence."""
+    try:
+        return answer()
+    except MuntinError as error:
+        raise flight.FlightServerError(str(error)) from None
+    except TimeoutError:
+        raise flight.FlightUnavailableError("the agent is busy; ask again") from None

@@ -1,0 +1,92 @@
+"""What an agent is told on its own server: which streams it can read, and where their files are."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from muntin.errors import InputError
+from muntin.logs.patterns import PathPattern
+from muntin.model import Stream
+
+_CLAUSES = ("format", "timestamp", "slack")
+
+
+@dataclass(frozen=True)
+class StreamSettings:
+    """`paths` are all that is ever opened. FORMAT, TIMESTAMP and SLACK are in the words of SQL."""
+
+    paths: tuple[str, ...]
+    clauses: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class AgentSettings:
+    """What one agent is told, on its command line and in its file."""
+
+    name: str
+    state: Path
+    streams: Mapping[str, StreamSettings]
+    most_waiting: int = 64 << 20  # bytes of deliveries that are not final
+
+    def local(self, stream: Stream) -> Stream:
+        """A pipeline's stream with this server's files."""
+        paths = self.require(stream.name).paths
+        return replace(stream, patterns=paths, source=self.name, agents=())
+
+    def clauses(self, stream: str) -> dict[str, str]:
+        """What is said of a stream, in the words of SQL."""
+        return dict(self.require(stream).clauses)
+
+    def require(self, stream: str) -> StreamSettings:
+        """What is said of a stream; refuses one of which nothing is."""
+        if stream not in self.streams:
+            known = ", ".join(sorted(self.streams)) or "none"
+            raise InputError(
+                f"agent '{self.name}' has no stream '{stream}'; its settings have: {known}"
+            )
+        return self.streams[stream]
+
+
+def read_settings(path: Path, name: str, state: Path) -> AgentSettings:
+    """The settings in a TOML file: a table `[streams.NAME]` with `paths` for each stream."""
+    try:
+        told = tomllib.loads(path.read_text())
+    except OSError as error:
+        raise InputError(f"{path} cannot be read: {error.strerror}") from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise InputError(f"{path} is no TOML: {error}") from error
+    streams = told.get("streams")
+    if not isinstance(streams, dict) or not streams:
+        raise InputError(f"{path} has no stream; it needs a table such as [streams.clicks]")
+    return AgentSettings(name, state, {s: _stream(path, s, table) for s, table in streams.items()})
+
+
+def _stream(path: Path, stream: str, table: object) -> StreamSettings:
+    told = dict(table) if isinstance(table, dict) else {}
+    paths = told.pop("paths", None)
+    paths = [paths] if isinstance(paths, str) else paths
+    if not paths or not isinstance(paths, list) or not all(isinstance(p, str) for p in paths):
+        raise InputError(f'{path}: [streams.{stream}] needs paths = ["/var/log/…"]')
+    for pattern in paths:
+        _require_pattern(path, stream, pattern)
+    for name, text in told.items():
+        if name not in _CLAUSES:
+            known = ", ".join(("paths", *_CLAUSES))
+            raise InputError(f"{path}: [streams.{stream}] has '{name}'; known are {known}")
+        if not isinstance(text, str):
+            raise InputError(f"{path}: {name} of [streams.{stream}] is no text in quotes")
+    clauses = {name.upper(): told[name] for name in _CLAUSES if name in told}
+    return StreamSettings(tuple(paths), clauses)
+
+
+def _require_pattern(path: Path, stream: str, pattern: str) -> None:
+    try:
+        PathPattern(pattern)
+    except ValueError as error:
+        raise InputError(f"{path}: paths of [streams.{stream}]: {error}") from error
+    if "{source}" in pattern:
+        message = "an agent is one source, by its --name; write * in the place of {source}"
+        raise InputError(f"{path}: paths of [streams.{stream}]: {message}")

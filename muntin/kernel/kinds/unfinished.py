@@ -1,0 +1,85 @@
+"""Rows of a result that SQL refuses: left out, and told of in rows of their own."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from muntin.errors import BadValueError
+from muntin.kernel.apart import values_text
+from muntin.kernel.python.faults import sparse_rows
+from muntin.kernel.python.states import with_faults
+from muntin.model import Fault, Job
+from muntin.units import describe_time
+
+_FAULT = "fault"
+
+
+@dataclass(frozen=True)
+class Unfinished:
+    """A row that a job does not get: the window it is of, its partials, and how many records."""
+
+    job: Job
+    which: int
+    bounds: tuple[int, int]
+    end: int  # as rows of `finish` name the window
+    partials: pa.Table
+    records: int
+
+    def fault(self, finish: Callable[[Job], object], otherwise: BadValueError) -> Fault:
+        """What is wrong with it: the first of the job's expressions that fails by itself."""
+        words, reason = "adding up", otherwise.reason
+        for expression, alone in _alone(self.job):
+            try:
+                finish(alone)
+            except BadValueError as error:
+                words, reason = expression, error.reason
+                break
+        position = self.bounds[1] - 1
+        return Fault(self.job.name, words, self._given(), reason, position, records=self.records)
+
+    def _given(self) -> str:
+        shape = self.job.shape
+        start, end = (describe_time(at) if shape.axis.is_time else at for at in self.bounds)
+        labels = {f"k{i}": key.sql.strip('"') for i, key in enumerate(shape.keys)}
+        keys = values_text(self.partials.slice(0, 1), labels)
+        return f"the window from {start} to {end}{f', {keys}' if keys else ''}"
+
+
+def _alone(job: Job) -> Iterator[tuple[str, Job]]:
+    """The job with each of its expressions alone, and words for it."""
+    bare = replace(job, outputs=(), having=None, order=(), limit=None)
+    if job.having is not None:
+        yield "HAVING", replace(bare, having=job.having)
+    for output in job.outputs:
+        yield f"column '{output.name}'", replace(bare, outputs=(output,))
+    for order in job.order:
+        yield "ORDER BY", replace(bare, order=(order,))
+
+
+def with_unfinished(rows: pa.Table, unfinished: Sequence[tuple[Unfinished, Fault]]) -> pa.Table:
+    """Rows of `finish`, and one more for each fault."""
+    if _FAULT not in rows.column_names:
+        rows = rows.append_column(_FAULT, pa.nulls(rows.num_rows, pa.binary()))
+    columns = {
+        "w": [each.end for each, _ in unfinished],
+        "win": [each.which for each, _ in unfinished],
+        _FAULT: [pickle.dumps(fault) for _, fault in unfinished],
+    }
+    return pa.concat_tables([rows, sparse_rows(rows.schema, len(unfinished), columns)])
+
+
+def ordered_with_faults(
+    tables: Sequence[pa.Table], order: Callable[[pa.Table], pa.Table]
+) -> pa.Table:
+    """What ordering makes of the rows of all key groups, with their faults behind them."""
+    rows = pa.concat_tables(tables, promote_options="default")
+    if _FAULT not in rows.column_names:
+        return order(rows)
+    told = rows.filter(pc.is_valid(rows[_FAULT]))
+    good = rows.filter(pc.is_null(rows[_FAULT])).drop_columns([_FAULT])
+    return with_faults(order(good), told)

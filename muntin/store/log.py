@@ -1,0 +1,134 @@
+"""The log of a Delta table: which of its entries are on disk, and how to do without the others.
+
+Who writes entries does not sync them, so a power cut may leave entries empty, without the files
+they name, or not at all. A checkpoint says up to which entry a table was synced. What came later is
+not part of a commit that counts, or will be published again, and may be taken away.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from pyarrow import ArrowException
+from pyarrow.parquet import read_metadata
+
+from muntin.errors import StateError
+
+_SUMMARY = ".checkpoint.parquet"  # of the entries up to one
+_NEWEST = "_last_checkpoint"  # names the newest summary
+
+
+def folder_of(table: Path) -> Path:
+    return table / "_delta_log"
+
+
+def version(table: Path) -> int:
+    """The newest entry, or -1."""
+    return max(_numbers(table, ".json"), default=-1)
+
+
+def files_since(table: Path, synced: int) -> Iterator[Path]:
+    """The entries after one, and what sums up entries."""
+    folder = folder_of(table)
+    yield from (_path(table, n, ".json") for n in _numbers(table, ".json") if n > synced)
+    yield from (_path(table, n, _SUMMARY) for n in _numbers(table, _SUMMARY) if n >= synced)
+    if (folder / _NEWEST).exists():
+        yield folder / _NEWEST
+
+
+def parts_since(table: Path, synced: int) -> Iterator[Path]:
+    """The files of rows that entries after one have added."""
+    for number in _numbers(table, ".json"):
+        actions = _entry(table, number) if number > synced else None
+        yield from (table / action["add"]["path"] for action in actions or () if "add" in action)
+
+
+def has_rows(table: Path) -> bool:
+    """Whether any file was ever made part of the table, as far as one can tell."""
+    entries = (_path(table, number, ".json") for number in _numbers(table, ".json"))
+    return bool(_numbers(table, _SUMMARY)) or any(b'"add"' in path.read_bytes() for path in entries)
+
+
+def mend(table: Path, synced: int) -> bool:
+    """Takes away what came after the synced entries and is not whole; True if anything was."""
+    if not folder_of(table).is_dir():
+        return False
+    gone: list[Path] = []
+    entries = [number for number in _numbers(table, ".json") if number > synced]
+    whole = synced
+    for number in entries:
+        if number != whole + 1 or not _is_whole(table, number):
+            break
+        whole = number
+    gone += (_path(table, number, ".json") for number in entries if number > whole)
+    for number in _numbers(table, _SUMMARY):
+        path = _path(table, number, _SUMMARY)
+        if number > whole or (number >= synced and not _is_parquet(path)):
+            gone.append(path)
+    newest = folder_of(table) / _NEWEST
+    if newest.exists() and not _is_summed_up(table, newest, gone):
+        gone.append(newest)
+    for path in gone:
+        path.unlink()
+    return bool(gone)
+
+
+def damaged(table: Path) -> Path | None:
+    """The first file of the log that cannot be read, if one is to blame."""
+    for number in _numbers(table, ".json"):
+        if _entry(table, number) is None:
+            return _path(table, number, ".json")
+    summaries = (_path(table, number, _SUMMARY) for number in _numbers(table, _SUMMARY))
+    return next((path for path in summaries if not _is_parquet(path)), None)
+
+
+def _is_whole(table: Path, number: int) -> bool:
+    """Whether an entry can be read, with the files that it names."""
+    actions = _entry(table, number)
+    adds = [action["add"] for action in actions or () if "add" in action]
+    return actions is not None and all(
+        _is_parquet(table / add["path"]) and (table / add["path"]).stat().st_size == add["size"]
+        for add in adds
+    )
+
+
+def _entry(table: Path, number: int) -> list[dict[str, Any]] | None:
+    """The actions of an entry; None if it is not whole."""
+    try:
+        lines = _path(table, number, ".json").read_bytes().splitlines()
+        actions = [json.loads(line) for line in lines]
+    except (OSError, ValueError):
+        return None
+    return actions or None
+
+
+def _is_summed_up(table: Path, newest: Path, gone: list[Path]) -> bool:
+    with suppress(OSError, ValueError, KeyError, TypeError):
+        path = _path(table, json.loads(newest.read_bytes())["version"], _SUMMARY)
+        return path.exists() and path not in gone
+    return False
+
+
+def _is_parquet(path: Path) -> bool:
+    try:
+        read_metadata(path)
+    except (OSError, ArrowException):
+        return False
+    return True
+
+
+def _numbers(table: Path, suffix: str) -> list[int]:
+    try:
+        names = [path.name for path in folder_of(table).iterdir()]
+    except OSError as error:
+        raise StateError(f"{folder_of(table)} cannot be read: {error.strerror}") from error
+    stems = (name.removesuffix(suffix) for name in names if name.endswith(suffix))
+    return sorted(int(stem) for stem in stems if stem.isdigit())
+
+
+def _path(table: Path, number: int, suffix: str) -> Path:
+    return folder_of(table) / f"{number:020}{suffix}"

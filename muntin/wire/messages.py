@@ -1,0 +1,143 @@
+"""The messages between a pipeline and its agents, as values and as bytes.
+
+    pipeline ──Exchange──► agent      jobs, how far deliveries are final    (every look)
+    pipeline ◄──News────── agent      how far deliveries go, signs of life
+    pipeline ──Fetch─────► agent      deliveries by number                  (from tasks)
+    pipeline ◄──Parcel──── agent      blocks and readings, with a checksum
+
+What arrives is checked against the types of its fields before anything else sees it; nothing in a
+message is run, but the SQL of jobs and, where the agent allows it, their Python.
+"""
+
+from __future__ import annotations
+
+import struct
+import zlib
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from hashlib import sha256
+from typing import TypeVar
+
+import msgspec
+
+from muntin.errors import WireError
+from muntin.kernel.block import Block
+from muntin.kernel.compute import Recipe
+from muntin.kernel.reading import Reading
+from muntin.model import Stream
+
+VERSION = 1  # of what is said here
+_FRAME = struct.Struct("<4sHQI")  # magic, version, length and checksum of a parcel
+_MAGIC = b"MNTP"
+_Message = TypeVar("_Message")
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What an agent is to compute of one stream. Its own settings say where the files are."""
+
+    stream: Stream
+    recipes: tuple[Recipe, ...]
+    slack_us: int | None
+
+    @cached_property
+    def digest(self) -> str:
+        """Tells plans apart by what they mean, not by how far windows have left."""
+        lasting = tuple(
+            replace(recipe, over=None, needs=None, until=None) for recipe in self.recipes
+        )
+        told = repr((replace(self, recipes=lasting), [recipe.shape.pane for recipe in lasting]))
+        return sha256(told.encode()).hexdigest()[:16]
+
+
+@dataclass(frozen=True)
+class Limits:
+    """Positions before which sessions of a shape have left, and nobody needs anything."""
+
+    over: int | None = None
+    needs: int | None = None
+
+
+@dataclass(frozen=True)
+class Exchange:
+    """One look of a pipeline at an agent. The plan is sent where the agent has another one."""
+
+    pipeline: str  # a name for the state it keeps, which no other has
+    stream: str
+    digest: str  # of the plan
+    final: int  # the number of the last delivery that is committed
+    plan: Plan | None = None
+    limits: Mapping[str, Limits] = field(default_factory=dict)  # by shape
+    wanted: Mapping[str, int] = field(default_factory=dict)
+    """By axis: positions before which panes are wanted, whether or not they are over."""
+    version: int = VERSION
+
+
+@dataclass(frozen=True)
+class News:
+    """Where an agent stands. With another `digest` than that of the exchange it needs the plan."""
+
+    agent: str
+    digest: str
+    last: int = 0  # the number of the last delivery
+    bytes: int = 0  # of deliveries that are not final
+    unread: bool = False  # whether there is more than they tell of
+    seen_at: float = 0.0  # when all that was written had been read, by the agent's clock
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Fetch:
+    """Asks for the deliveries after one number and up to another."""
+
+    pipeline: str
+    stream: str
+    after: int
+    upto: int
+
+
+@dataclass(frozen=True)
+class Parcel:
+    """A delivery on its way: what was read, and the blocks by shape."""
+
+    sequence: int
+    readings: tuple[Reading, ...]
+    blocks: Mapping[str, bytes]
+
+
+def encode(message: object) -> bytes:
+    return msgspec.json.encode(message)
+
+
+def decode(data: bytes, kind: type[_Message]) -> _Message:
+    """A message of this kind; raises a WireError if it is anything else."""
+    try:
+        return msgspec.json.decode(data, type=kind)
+    except (msgspec.MsgspecError, ValueError, RecursionError) as error:
+        raise WireError(f"this is no {kind.__name__}: {error}") from error
+
+
+def pack(parcel: Parcel) -> bytes:
+    """A parcel as bytes, behind their length and checksum."""
+    data = msgspec.msgpack.encode(parcel)
+    return _FRAME.pack(_MAGIC, VERSION, len(data), zlib.crc32(data)) + data
+
+
+def unpack(data: bytes) -> Parcel:
+    """The parcel; raises a WireError if it was damaged on its way."""
+    if len(data) < _FRAME.size:
+        raise WireError(f"{len(data)} bytes are too few for a delivery")
+    magic, version, length, checksum = _FRAME.unpack_from(data)
+    inside = memoryview(data)[_FRAME.size :]
+    if magic != _MAGIC or version != VERSION:
+        raise WireError("these bytes are no delivery of this version of Muntin")
+    if len(inside) != length or zlib.crc32(inside) != checksum:
+        raise WireError(f"a delivery was damaged on its way ({len(inside)} of {length} bytes)")
+    try:
+        parcel = msgspec.msgpack.decode(inside, type=Parcel)
+    except (msgspec.MsgspecError, ValueError, RecursionError) as error:
+        raise WireError(f"this is no delivery: {error}") from error
+    for shape, block in parcel.blocks.items():
+        Block.decode(block, f"block of shape {shape}")
+    return parcel

@@ -1,0 +1,89 @@
+"""Agents of tests: in threads of this process, or as processes that can be killed."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from threading import Thread
+
+from muntin.agent.agent import Agent
+from muntin.agent.server import AgentServer
+from muntin.agent.settings import AgentSettings, StreamSettings
+
+CLAUSES = {"FORMAT": "json", "TIMESTAMP": "t", "SLACK": "1 SECOND"}
+
+
+@contextmanager
+def serving(name: str, folder: Path) -> Iterator[tuple[Agent, str]]:
+    """An agent that reads `folder/*.log` as stream logs, and its address."""
+    (folder / "state").mkdir(parents=True, exist_ok=True)
+    streams = {"logs": StreamSettings((str(folder / "*.log"),), CLAUSES)}
+    agent = Agent(AgentSettings(name, folder / "state", streams))
+    server = AgentServer(agent, "grpc+tcp://127.0.0.1:0")
+    reading = Thread(target=agent.run)
+    reading.start()
+    try:
+        yield agent, f"127.0.0.1:{server.port}"
+    finally:
+        server.shutdown()
+        agent.stop.set()
+        reading.join()
+
+
+class AgentProcess:
+    """`muntin agent` for the logs in a folder; it can be killed and started again."""
+
+    def __init__(self, name: str, folder: Path) -> None:
+        self._name = name
+        self._folder = folder
+        self.address = "127.0.0.1:0"
+        folder.mkdir()
+        clauses = "\n".join(f"{key.lower()} = '{text}'" for key, text in CLAUSES.items())
+        settings = f"[streams.logs]\npaths = '{folder}/*.log'\n{clauses}\n"
+        (folder / "agent.toml").write_text(settings)
+        self.start()
+
+    def start(self) -> None:
+        options = {
+            "--name": self._name,
+            "--config": str(self._folder / "agent.toml"),
+            "--state": str(self._folder / "state"),
+            "--listen": self.address,
+            "--nice": "0",
+        }
+        words = [word for option in options.items() for word in option]
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "muntin", "agent", *words],
+            stderr=subprocess.PIPE,
+            text=True,
+            env={**os.environ, "COLUMNS": "200"},
+        )
+        assert self._process.stderr is not None
+        told = self._process.stderr.readline()
+        assert f"agent '{self._name}' listens at " in told, told
+        self.address = told.split("listens at ")[1].split(";")[0]
+
+    def kill(self) -> None:
+        self._process.kill()
+        self._wait()
+
+    def stop(self) -> int:
+        """Ends it as systemd would; its exit code."""
+        self._process.send_signal(signal.SIGTERM)
+        return self._wait()
+
+    def _wait(self) -> int:
+        code = self._process.wait(timeout=60)
+        assert self._process.stderr is not None
+        self._process.stderr.close()
+        return code
+
+    def write(self, records: list[tuple[float, str, int]]) -> None:
+        with (self._folder / "a.log").open("a") as file:
+            file.writelines(json.dumps({"t": t, "k": k, "n": n}) + "\n" for t, k, n in records)

@@ -1,0 +1,75 @@
+"""`muntin agent` as it is started, killed and started again."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from muntin.agent.process import serve
+from muntin.agent.settings import AgentSettings
+from muntin.errors import InputError
+from tests.agent.serving import AgentProcess
+from tests.run.test_agents import Pipeline
+
+
+def test_killed_at_any_moment_nothing_counts_twice_and_nothing_is_missing(tmp_path: Path) -> None:
+    agents = [AgentProcess(name, tmp_path / name) for name in ("web01", "web02")]
+    truth: Counter[tuple[int, str]] = Counter()
+
+    def write(number: int, second: int) -> None:
+        records = [(1000 + second + i / 20, "ab"[i % 2], i) for i in range(20)]
+        agents[number].write(records)
+        truth.update((int(t) // 5 * 5, k) for t, k, _ in records)
+
+    for number in (0, 1):
+        write(number, 0)
+    places = ", ".join(repr(agent.address) for agent in agents)
+    jobs = "CREATE JOB sums AS SELECT k, count(*) AS c FROM logs GROUP BY k WINDOW 5 SECONDS"
+    pipeline = Pipeline(f"CREATE STREAM logs FROM AGENTS {places}; {jobs}")
+    for second in range(1, 60):
+        for number in (0, 1):
+            write(number, second)
+        pipeline.turn()
+        time.sleep(0.03)
+        if second % 7 == 0:
+            agents[second % 2].kill()
+            pipeline.turn()
+            write(second % 2, second)
+            agents[second % 2].start()
+    pipeline.until(20)
+    for row in pipeline.rows["sums"]:
+        start = int(row["window_start"].timestamp())
+        assert row["c"] == truth[start, row["k"]]
+        assert row["c2"]["area"] == 1.0
+    assert len({(row["window_start"], row["k"]) for row in pipeline.rows["sums"]}) >= 20
+    pipeline.intake.close()
+    assert [agent.stop() for agent in agents] == [0, 0]
+
+
+def test_it_loads_neither_spark_nor_pandas_nor_the_compiler() -> None:
+    code = (
+        "import sys, muntin.agent.process\n"
+        "heavy = {'pyspark', 'pandas', 'sqlglot', 'deltalake', 'rich', 'typer'}\n"
+        "print(sorted(heavy & set(sys.modules)))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+
+
+@pytest.mark.parametrize(
+    ("listen", "message"),
+    [
+        ("0.0.0.0:7070", "open to others: without TLS and a token an agent listens on this mach"),
+        ("7070", "--listen 7070 is no address; say for example 127.0.0.1:7070"),
+        ("web01:port", "--listen web01:port is no address"),
+    ],
+)
+def test_where_it_listens(tmp_path: Path, listen: str, message: str) -> None:
+    settings = AgentSettings("web01", tmp_path, {})
+    with pytest.raises(InputError, match=message):
+        serve(settings, listen, print, 0)

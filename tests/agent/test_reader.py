@@ -1,0 +1,207 @@
+"""Whatever is killed when, every record is in one delivery: rows, tallies and counts."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pyarrow as pa
+from hypothesis import given
+from hypothesis import strategies as st
+
+from muntin.agent.reader import StreamReader
+from muntin.agent.safe import SafeLog, SafePoint
+from muntin.agent.settings import AgentSettings, StreamSettings
+from muntin.kernel.block import Block
+from muntin.kernel.merge import merge
+from muntin.kernel.reading import Reading, added_up
+from muntin.language.program import sql
+from muntin.logs.records import read_lane
+from muntin.logs.tail import Tail
+from muntin.model import POSITION, Program
+from muntin.run.catalog import Catalog
+from muntin.wire.messages import Parcel, Plan, unpack
+from tests.effort import examples
+
+SECOND = 1_000_000
+NOW = 1_000_000.0
+JOBS = """
+CREATE STREAM logs (t DOUBLE, k VARCHAR, n BIGINT) FROM 'x' FORMAT json TIMESTAMP t SLACK 3 SECONDS;
+CREATE JOB sums AS SELECT k, sum(n) AS n FROM logs GROUP BY k WINDOW 10 SECONDS EVERY 5 SECONDS;
+CREATE JOB long AS SELECT count(*) AS c FROM logs WHERE n > 2 WINDOW 1 MINUTE;
+CREATE JOB visits AS SELECT k, count(*) AS c FROM logs GROUP BY k WINDOW SESSION 4 SECONDS;
+"""
+
+
+@dataclass
+class Beside:
+    """An agent's reader of one log, and what a pipeline has of it."""
+
+    folder: Path
+    program: Program = field(default_factory=lambda: sql(JOBS))
+    final: dict[int, Parcel] = field(default_factory=dict)
+    now: float = NOW
+    most_waiting: int = 1 << 20
+
+    def __post_init__(self) -> None:
+        self.write([(0.0, "a", 1)])
+        catalog = Catalog.of(self.program.streams["logs"], self.program.jobs.values())
+        self.shapes = catalog.shapes
+        self.plan = Plan(catalog.stream, catalog.recipes, catalog.stream.slack_us)
+        settings = StreamSettings((str(self.folder / "*.log"),))
+        self.settings = AgentSettings("web", self.folder, {"logs": settings})
+        self.start()
+
+    def start(self) -> None:
+        """After a crash, or for the first time: all but files is forgotten."""
+        log = SafeLog(self.folder / "logs.safe")
+        last = max(self.final, default=0)
+        point = log.after(last)
+        assert point is not None or not last
+        point = point or SafePoint()
+        log.begin("pipeline", point)
+        stream = self.settings.local(self.plan.stream)
+        self.reader = StreamReader(stream, self.plan, point, log, self.most_waiting)
+
+    def write(self, records: list[tuple[float, str, int]], torn: bool = False) -> None:
+        with (self.folder / "a.log").open("a") as file:
+            for t, k, n in records:
+                file.write(json.dumps({"t": t, "k": k, "n": n}) + "\n")
+            file.write("{torn\n" if torn else "")
+
+    def turn(self, seconds: float = 0.2) -> None:
+        self.now += seconds
+        self.reader.turn(self.now)
+
+    def commit(self, most: int = 1 << 30) -> None:
+        """Fetches deliveries, makes some of them final, and says so."""
+        last = max(self.final, default=0)
+        parcels = [unpack(data) for data in self.reader.fetch(last, self.reader.last)]
+        assert [parcel.sequence for parcel in parcels] == list(
+            range(last + 1, self.reader.last + 1)
+        )
+        self.final |= {parcel.sequence: parcel for parcel in parcels[:most]}
+        self.reader.release(max(self.final, default=0))
+
+    def finish(self) -> None:
+        """Has all leave that is open, as nobody writes any more."""
+        self.write([(130.0, "a", 1)])
+        for _ in range(4):
+            self.turn(2.0)
+            self.commit()
+
+    def shipped(self) -> tuple[dict[str, pa.Table], Reading]:
+        """All that is final, as one block a shape and one reading."""
+        tables: dict[str, list[pa.Table]] = {}
+        for parcel in self.final.values():
+            for id_, data in parcel.blocks.items():
+                tables.setdefault(id_, []).append(Block.decode(data, "b").table())
+        blocks = {id_: merge(self.shapes[id_], several) for id_, several in tables.items()}
+        readings = [reading for parcel in self.final.values() for reading in parcel.readings]
+        return blocks, Reading.merge([Reading("web"), *readings])
+
+    def expected(self) -> tuple[dict[str, pa.Table], Reading]:
+        """The same of one reading from the start to the end."""
+        stream = self.settings.local(self.plan.stream)
+        batch = Tail(stream, False).next_batch(NOW, True)
+        (lane,) = batch.lanes
+        blocks, reading = read_lane(lane, stream, self.plan.recipes, self.plan.slack_us)
+        return {id_: merge(self.shapes[id_], [block]) for id_, block in blocks.items()}, reading
+
+
+def rows(blocks: dict[str, pa.Table]) -> dict[str, list[str]]:
+    return {id_: sorted(map(repr, table.to_pylist())) for id_, table in blocks.items()}
+
+
+def told(reading: Reading) -> tuple[object, ...]:
+    tallies = sorted(added_up(reading.tallies), key=repr)
+    without = [tally._replace(reached=0) for tally in tallies]
+    return without, reading.records, reading.bad, reading.first, reading.reached
+
+
+times = st.floats(0, 120).map(lambda t: round(t, 1))
+records = st.lists(st.tuples(times, st.sampled_from("ab"), st.integers(0, 5)), max_size=8)
+Happening = Callable[[Beside], None]
+happenings = st.one_of(
+    st.builds(lambda some, torn: lambda beside: beside.write(some, torn), records, st.booleans()),
+    st.sampled_from([0.1, 2.0]).map(lambda seconds: lambda beside: beside.turn(seconds)),
+    times.map(lambda t: lambda beside: beside.reader.flush({POSITION: int(t * SECOND)})),
+    st.integers(0, 2).map(lambda most: lambda beside: beside.commit(most)),
+    st.just(Beside.start),
+)
+
+
+@examples(60)
+@given(st.lists(happenings, max_size=25))
+def test_every_record_is_in_one_delivery(happen: list[Happening]) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        beside = Beside(Path(folder))
+        for happening in happen:
+            happening(beside)
+        beside.finish()
+        blocks, reading = beside.shipped()
+        wanted, expected = beside.expected()
+        assert rows(blocks) == rows(wanted)
+        assert told(reading) == told(expected)
+
+
+def test_panes_leave_when_they_are_over(tmp_path: Path) -> None:
+    beside = Beside(tmp_path)
+    beside.program = sql(JOBS)
+    beside.write([(4.0, "a", 3), (7.9, "a", 3)])
+    beside.turn()
+    assert beside.reader.last == 1  # sessions have no panes to wait for
+    beside.commit()
+    (parcel,) = beside.final.values()
+    sums = beside.program.jobs["sums"].shape.id
+    assert sums not in parcel.blocks  # the first pane is over at 5 seconds and 3 of slack
+    beside.write([(8.1, "a", 3)])
+    beside.turn()
+    beside.commit()
+    assert Block.decode(beside.final[2].blocks[sums], "b").table()["pane"].to_pylist() == [0]
+    assert not beside.reader.seen_at  # a pane is open
+    beside.turn(2.0)
+    beside.turn(2.0)
+    assert beside.reader.seen_at == beside.now
+
+
+def test_nothing_more_is_read_while_too_much_waits(tmp_path: Path) -> None:
+    beside = Beside(tmp_path, most_waiting=1)
+    beside.turn()
+    beside.write([(100.0, "a", 1)])
+    beside.turn()
+    assert beside.reader.is_full
+    assert beside.reader.last == 1
+    beside.commit()
+    beside.turn()
+    assert beside.reader.last == 2
+
+
+def test_other_jobs_begin_with_what_is_read_next(tmp_path: Path) -> None:
+    beside = Beside(tmp_path)
+    beside.turn()
+    other = sql(JOBS.split("CREATE JOB visits")[0].replace("n > 2", "n > 3"))
+    catalog = Catalog.of(other.streams["logs"], other.jobs.values())
+    beside.reader.install(Plan(catalog.stream, catalog.recipes, catalog.stream.slack_us))
+    beside.write([(1.0, "a", 4), (70.0, "a", 1)])
+    beside.turn()
+    beside.commit()
+    long = other.jobs["long"].shape.id
+    counts = [parcel.blocks.get(long) for parcel in beside.final.values()]
+    assert [count is not None for count in counts] == [False, False, True]
+
+
+def test_what_a_job_fails_on_travels_with_the_reading(tmp_path: Path) -> None:
+    text = JOBS + "CREATE JOB odd AS SELECT sum(10 // n) AS n FROM logs WINDOW 1 SECOND;"
+    beside = Beside(tmp_path, sql(text))
+    beside.write([(1.0, "a", 0), (60.0, "a", 1)])
+    beside.turn()
+    beside.turn(10.0)
+    beside.commit()
+    faults = [f for p in beside.final.values() for r in p.readings for f in r.faults]
+    assert [(fault.job, fault.method, fault.given) for fault in faults] == [
+        ("odd", '10 // "n"', f"n = 0 ({tmp_path}/a.log, line 2)")
+    ]

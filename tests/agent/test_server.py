@@ -1,0 +1,75 @@
+"""Nothing that is sent to an agent can do more than be refused."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from random import Random
+
+import pyarrow as pa
+import pytest
+from pyarrow import flight
+
+from muntin.wire import client
+from muntin.wire.messages import Exchange, Fetch, encode
+from tests.agent.serving import serving
+from tests.wire.test_messages import PROGRAM, plan
+
+
+def refusal(address: str, action: str, body: bytes) -> str:
+    with flight.connect(f"grpc+tcp://{address}") as own:
+        try:
+            list(own.do_action(flight.Action(action, body)))
+        except (pa.ArrowException, ValueError) as error:
+            return str(error)
+    return ""
+
+
+def test_what_is_no_message_is_refused_in_a_sentence(tmp_path: Path) -> None:
+    with serving("web01", tmp_path) as (_, place):
+        assert "this is no Exchange" in refusal(place, "exchange", b"{")
+        assert "there is no action 'shutdown'" in refusal(place, "shutdown", b"")
+        assert "of 20971520 bytes is too long" in refusal(place, "exchange", b" " * (20 << 20))
+        old = encode(Exchange("p", "logs", "d", 0, version=9))
+        assert "agent 'web01' speaks version 1, the pipeline 9" in refusal(place, "exchange", old)
+        for stream in ("other", "../logs"):
+            other = encode(Exchange("p", stream, plan().digest, 0, plan()))
+            assert f"has no stream '{stream}'" in refusal(place, "exchange", other)
+        plan_of_other = replace(plan(), stream=replace(plan().stream, name="other"))
+        told = encode(Exchange("p", "logs", plan_of_other.digest, 0, plan_of_other))
+        assert "this is a plan for another stream" in refusal(place, "exchange", told)
+        with flight.connect(f"grpc+tcp://{place}") as own:
+            with pytest.raises(pa.ArrowException, match="this is no Fetch"):
+                own.do_get(flight.Ticket(b"\xff")).read_all()
+            with pytest.raises(pa.ArrowException, match="has nothing for this pipeline"):
+                own.do_get(flight.Ticket(encode(Fetch("q", "logs", 0, 1)))).read_all()
+            with pytest.raises((pa.ArrowException, NotImplementedError)):
+                list(own.list_flights())
+        assert client.settings(place, "logs")["FORMAT"] == "json"
+
+
+def test_junk_does_not_end_it(tmp_path: Path) -> None:
+    chance = Random(3)
+    whole = encode(Exchange("p", "logs", plan().digest, 0, plan()))
+    (tmp_path / "a.log").write_text('{"t": 1, "k": "a", "n": 2}\n')
+    with serving("web01", tmp_path) as (_, place), flight.connect(f"grpc+tcp://{place}") as own:
+        for _ in range(500):
+            data = bytearray(whole)
+            for _ in range(chance.randint(1, 6)):
+                at = chance.randrange(len(data))
+                data[at : at + chance.randint(0, 9)] = chance.randbytes(chance.randint(0, 9))
+            action = chance.choice(["exchange", "columns", "settings", "x"])
+            try:
+                list(own.do_action(flight.Action(action, bytes(data))))
+            except (pa.ArrowException, ValueError) as error:
+                assert "Traceback" not in str(error)  # noqa: PT017
+        assert client.settings(place, "logs")["FORMAT"] == "json"
+
+
+def test_only_its_own_files_are_read(tmp_path: Path) -> None:
+    """Patterns come from the agent's settings, whatever a pipeline says."""
+    (tmp_path / "a.log").write_text('{"t": 1}\n')
+    (tmp_path / "secret").write_text('{"secret": 1}\n')
+    stream = replace(PROGRAM.streams["logs"], patterns=(str(tmp_path / "secret"),))
+    with serving("web01", tmp_path) as (_, place):
+        assert [c.name for c in client.columns(place, stream)] == ["t"]

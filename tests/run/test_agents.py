@@ -1,0 +1,162 @@
+"""Agents as an intake: rows are those of the same logs read directly, whoever is away when."""
+
+from __future__ import annotations
+
+import json
+import time
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from muntin.errors import InputError
+from muntin.language.program import sql
+from muntin.run.agents import Agents
+from muntin.run.inline import InlineRun, windows_inline
+from muntin.run.loop import Rules
+from tests.agent.serving import serving
+
+JOBS = """
+CREATE JOB sums AS SELECT k, sum(n) AS n, count(*) AS c FROM logs GROUP BY k ORDER BY k
+WINDOW 10 SECONDS EVERY 5 SECONDS;
+CREATE JOB late AS SELECT count(*) AS c FROM logs WHERE k = 'a' WINDOW 20 SECONDS;
+"""
+FILES = "(t DOUBLE, k VARCHAR, n BIGINT) FROM '{}/{{source}}/a.log' FORMAT json TIMESTAMP t"
+
+
+def write(folder: Path, start: int, stop: int) -> None:
+    folder.mkdir(exist_ok=True)
+    with (folder / "a.log").open("a") as file:
+        for i in range(start, stop):
+            t = 1000 + i / 4 - (0.9 if i % 7 == 0 else 0)
+            file.write(json.dumps({"t": t, "k": "ab"[i % 2], "n": i}) + "\n")
+
+
+def asked(addresses: list[str]) -> str:
+    return f"CREATE STREAM logs FROM AGENTS {', '.join(map(repr, addresses))}; {JOBS}"
+
+
+class Pipeline:
+    """A run without Spark, whose turns are made here."""
+
+    def __init__(self, text: str, idle: float = 1000.0) -> None:
+        program = sql(text)
+        (stream,) = program.streams.values()
+        self.intake = Agents(stream, "pipeline")
+        self.rows: dict[str, list[Any]] = {"sums": [], "late": []}
+        self.notes: list[str] = []
+        rules = Rules(True, idle, sharing="shared")
+        jobs = list(program.jobs.values())
+        self.run = InlineRun(stream, jobs, rules, self.notes.append, self.intake)
+
+    def turn(self) -> None:
+        for windows in self.run.turn(time.time()).windows:
+            self.rows[windows.job.name] += windows.table().to_pylist()
+
+    def until(self, windows: int, of: str = "sums") -> None:
+        """Makes turns until so many rows of a job are there."""
+        limit = time.monotonic() + 60
+        while len(self.rows[of]) < windows:
+            assert time.monotonic() < limit, (len(self.rows[of]), self.notes)
+            self.turn()
+            time.sleep(0.02)
+
+
+def expected(folder: Path) -> dict[str, list[Any]]:
+    rows: dict[str, list[Any]] = {"sums": [], "late": []}
+    for windows in windows_inline(sql(f"CREATE STREAM logs {FILES.format(folder)}; {JOBS}")):
+        rows[windows.job.name] += windows.table().to_pylist()
+    return rows
+
+
+def same(some: list[Any], wanted: list[Any]) -> bool:
+    """Whether rows, and counts of records, are the first of those wanted."""
+    keys = ("window_start", "window_end", "k", "n", "c", "records_read")
+    told = [[{k: row.get(k) for k in keys} for row in rows] for rows in (some, wanted)]
+    return told[0] == told[1][: len(some)]
+
+
+def test_rows_are_those_of_the_logs(tmp_path: Path) -> None:
+    names = ("web01", "web02")
+    for name in names:
+        write(tmp_path / name, 0, 400)
+    wanted = expected(tmp_path)
+    with ExitStack() as stack:
+        places = [stack.enter_context(serving(n, tmp_path / n))[1] for n in names]
+        pipeline = Pipeline(asked(places))
+        stack.callback(pipeline.intake.close)
+        pipeline.until(len(wanted["sums"]) - 6)
+        for name in names:
+            write(tmp_path / name, 400, 800)
+        wanted = expected(tmp_path)
+        pipeline.until(len(wanted["sums"]) - 6)
+        pipeline.until(len(wanted["late"]) - 2, "late")
+        assert same(pipeline.rows["sums"], wanted["sums"])
+        assert same(pipeline.rows["late"], wanted["late"])
+        for row in pipeline.rows["sums"]:
+            assert (row["c2"]["area"], row["c2"]["reason"]) == (1.0, "complete")
+        assert set(pipeline.run.loop.progress.sources) == set(names)
+
+
+def test_what_is_silent_is_complete_and_nothing_stays_behind(tmp_path: Path) -> None:
+    write(tmp_path / "web01", 0, 100)
+    wanted = expected(tmp_path)
+    with serving("web01", tmp_path / "web01") as (_, place):
+        pipeline = Pipeline(asked([place]), idle=2.0)
+        pipeline.until(len(wanted["sums"]))
+        assert same(pipeline.rows["sums"], wanted["sums"])
+        pipeline.intake.close()
+
+
+def test_an_agent_that_is_away_is_told_of_and_comes_back(tmp_path: Path) -> None:
+    write(tmp_path / "web01", 0, 400)
+    listed = tmp_path / "agents.txt"
+    with serving("web01", tmp_path / "web01") as (_, place):
+        listed.write_text(place)
+        pipeline = Pipeline(asked([str(listed)]))
+        pipeline.until(30)
+    pipeline.turn()
+    pipeline.turn()
+    assert [note for note in pipeline.notes if "cannot be reached" in note] == [
+        f"stream 'logs': the agent at {place} cannot be reached"
+    ]
+    write(tmp_path / "web01", 400, 800)
+    with serving("web01", tmp_path / "web01") as (_, place):
+        listed.write_text(place)
+        wanted = expected(tmp_path)
+        pipeline.until(len(wanted["sums"]) - 6)
+        assert same(pipeline.rows["sums"], wanted["sums"])
+        pipeline.intake.close()
+
+
+def test_one_pipeline_at_a_time(tmp_path: Path) -> None:
+    write(tmp_path / "web01", 0, 400)
+    with serving("web01", tmp_path / "web01") as (_, place):
+        first = Pipeline(asked([place]))
+        first.turn()
+        second = Agents(sql(asked([place])).streams["logs"], "other")
+        other = InlineRun(
+            sql(asked([place])).streams["logs"],
+            list(sql(asked([place])).jobs.values()),
+            Rules(True, sharing="shared"),
+            first.notes.append,
+            second,
+        )
+        other.turn(time.time())
+        assert first.notes == [
+            f"stream 'logs': the agent at {place}: agent 'web01': another pipeline reads stream "
+            "'logs'"
+        ]
+        first.until(30)
+        first.intake.close()
+        second.close()
+
+
+def test_there_is_no_end_of_agents(tmp_path: Path) -> None:
+    stream = sql(f"CREATE STREAM logs {FILES.split('FROM')[0]} FROM AGENTS 'a:1' FORMAT json "
+                 "TIMESTAMP t").streams["logs"]  # fmt: skip
+    intake = Agents(stream, "p")
+    with pytest.raises(InputError, match="comes from agents, which go on; run it without --once"):
+        intake.require()
+    intake.close()
