@@ -152,7 +152,8 @@ class Scoreboard:
 
     def read_up_to(self, axis: str, at: Moment) -> int:
         """The position before which nobody has anything left to be read."""
-        behind = (self.sources.get(name, Source()).reached.get(axis, NEVER) for name in at.behind)
+        known = self.sources
+        behind = (self._believed(n, axis, at) if n in known else NEVER for n in at.behind)
         return min(behind, default=EVER)
 
     def horizon(self, axis: str, at: Moment) -> int | None:
@@ -251,9 +252,11 @@ class Scoreboard:
         it has been silent for about as long as the record is ahead, or is silent now.
         """
         source = self.sources[name]
-        reached = source.reached[axis]
-        if axis != TIME.column or not source.doubt.spans or name in at.behind:
+        reached = source.reached.get(axis, NEVER)
+        if axis != TIME.column or not source.doubt.spans:
             return reached
+        if name in at.behind:
+            return NEVER if source.doubt.young else reached  # its next records may be of before
         explained = EVER
         if self._is_recent(source.heard_at, at) and not source.ended:
             moved_at = at.seen if source.moved_at is None else source.moved_at
