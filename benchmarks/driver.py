@@ -129,6 +129,9 @@ class Driver:
     def next(self, request: Request) -> Batch:
         return self._batch
 
+    def names(self, now: float) -> frozenset[str]:
+        return frozenset()
+
     def behind(self, sources: Mapping[str, Source]) -> frozenset[str]:
         self._read_at = time.perf_counter()
         return frozenset()

@@ -18,6 +18,7 @@ if _typing.TYPE_CHECKING:
         InputError,
         LanguageError,
         MuntinError,
+        SparkError,
         StateError,
     )
     from muntin.fidelity.score import C2, Reason, State
@@ -43,6 +44,7 @@ __all__ = [
     "Program",
     "Reason",
     "Result",
+    "SparkError",
     "State",
     "StateError",
     "Stream",

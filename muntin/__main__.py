@@ -1,5 +1,14 @@
-"""`python -m muntin` is the command line."""
+"""`muntin` and `python -m muntin`: the command line."""
 
-from muntin.cli import main
+from muntin.loading import loading
 
-main()
+
+def main() -> None:
+    """Loads the command line and runs it."""
+    with loading():
+        from muntin.cli import main
+    main()
+
+
+if __name__ == "__main__":
+    main()

@@ -41,15 +41,15 @@ def run_on_spark(
     """
     from muntin.spark.context import start_context
     from muntin.spark.runner import Settings, SparkRun
-    from muntin.store.hold import require_free
+    from muntin.store.hold import locked
 
     settings = Settings(Path(state), follow, seconds_of(idle, "idle"), seconds=seconds)
-    require_free(settings.state)
-    context = spark.sparkContext if spark else start_context()
-    for turn in SparkRun(program, context, settings).turns():
-        for text in turn.notes:
-            note(text)
-        yield from turn.emission.results()
+    with locked(settings.state) as hold:
+        context = spark.sparkContext if spark else start_context()
+        for turn in SparkRun(program, context, settings, hold=hold).turns():
+            for text in turn.notes:
+                note(text)
+            yield from turn.emission.results()
 
 
 def attach(
@@ -92,7 +92,7 @@ def seconds_of(text: str, option: str) -> float:
     """A duration that says how long to do or to await something, which must not be zero."""
     microseconds = microseconds_of(text, option)
     if microseconds <= 0:
-        raise InputError(f"{option} must be longer than {text}")
+        raise InputError(f"{option} must be longer than 0 seconds, not {text}")
     return microseconds / 1e6
 
 

@@ -14,12 +14,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
-from rich.console import Console
 from rich.text import Text
 from typer.core import TyperGroup
 
 from muntin.errors import InputError, LanguageError, MuntinError
+from muntin.loading import loading
 from muntin.show import OutputFormat
+from muntin.show.terminal import console, keep_help_plain, messages
 from muntin.store import DEFAULT_STATE
 
 if TYPE_CHECKING:
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     from muntin.run.loop import Loop
     from muntin.windows.choice import Sharing
 
-_err = Console(stderr=True, highlight=False)
+_err = messages()
 
 
 class _Commands(TyperGroup):
@@ -81,10 +82,11 @@ def explain(
     ] = None,
 ) -> None:
     """Print each job's plan: windows, pane, cells and the SQL of every stage."""
-    from muntin.language import program as programs
-    from muntin.language.explain import explain as explain_program
-    from muntin.language.explain import explain_stream
-    from muntin.store.checkpoint import choices_in
+    with loading():
+        from muntin.language import program as programs
+        from muntin.language.explain import explain as explain_program
+        from muntin.language.explain import explain_stream
+        from muntin.store.checkpoint import choices_in
 
     try:
         program = programs.load(file)
@@ -103,9 +105,10 @@ def try_(
     format_: Format = OutputFormat.TABLE,
 ) -> None:
     """Answer from what the files hold now, in this process, without Spark."""
-    from muntin.language import program as programs
-    from muntin.run.inline import windows_inline
-    from muntin.show.output import RowWriter
+    with loading():
+        from muntin.language import program as programs
+        from muntin.run.inline import windows_inline
+        from muntin.show.output import RowWriter
 
     writer = RowWriter(format_, sys.stdout)
     loops: list[Loop] = []
@@ -134,23 +137,31 @@ def run(
         str, typer.Option(help="How windows are computed: auto, shared or separate.")
     ] = "auto",
     summary: Annotated[Path | None, typer.Option(help="Write totals here as JSON.")] = None,
+    keys: Annotated[
+        Path | None, typer.Option(help="A folder of `muntin keys`, for agents.")
+    ] = None,
 ) -> None:
     """Run all jobs on Spark; results go to Delta tables under the state folder."""
-    from muntin.spark.gateway import held_back, starting
+    with loading():
+        from muntin.spark.gateway import held_back, starting
+        from muntin.store.hold import require_free
 
     if once and for_ is not None:
         raise InputError("--once ends when all is read, and --for follows; give one of them")
     if sharing not in ("auto", "shared", "separate"):
         raise InputError(f"--sharing is auto, shared or separate, not '{sharing}'")
+    require_free(state)  # before anything that takes long
     with starting(master) as jvm:
         with held_back():
             from muntin.api import seconds_of
             from muntin.language import program as programs
             from muntin.show.console import RunOptions, run_program
+            from muntin.wire.keys import PIPELINE, read_keys
         seconds = seconds_of(for_, "--for") if for_ is not None else None
         chosen = cast("Sharing", sharing)
-        options = RunOptions(state, once, seconds, seconds_of(idle, "--idle"), chosen)
-        program = _chosen(programs.load(file), None)
+        held = read_keys(keys, PIPELINE) if keys is not None else None
+        options = RunOptions(state, once, seconds, seconds_of(idle, "--idle"), chosen, held)
+        program = _chosen(programs.load(file, held), None)
         if summary is not None:
             _write(summary, "", "a")  # refused now rather than after the run
         totals = run_program(program, options, jvm, _err)
@@ -173,9 +184,10 @@ def results(
     ] = False,
 ) -> None:
     """Print a job's results, each with C²: how complete it is, and why it left."""
-    from muntin.api import is_latest
-    from muntin.show.output import RowWriter
-    from muntin.store.results import Results
+    with loading():
+        from muntin.api import is_latest
+        from muntin.show.output import RowWriter
+        from muntin.store.results import Results
 
     latest = is_latest(window, "--window")
     store = Results(state)
@@ -197,14 +209,15 @@ def status(
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object.")] = False,
 ) -> None:
     """Show each job's windows, lags against its bound, mean C² and misses, and all sources."""
-    from muntin.show.status import draw
-    from muntin.show.status import status as status_of
+    with loading():
+        from muntin.show.status import draw
+        from muntin.show.status import status as status_of
 
     jobs, sources = status_of(state)
     if as_json:
         typer.echo(json.dumps({"jobs": jobs, "sources": sources}, default=_iso))
     else:
-        draw(jobs, sources, Console(highlight=False))
+        draw(jobs, sources, console(sys.stdout))
 
 
 @app.command()
@@ -214,12 +227,38 @@ def agent(
     listen: Annotated[str, typer.Option(help="Where pipelines find it.")] = "127.0.0.1:7070",
     state: Annotated[Path, typer.Option(help="The folder for restarts.")] = Path("muntin-agent"),
     nice: Annotated[int, typer.Option(help="How far behind other processes it stands.")] = 10,
+    keys: Annotated[
+        Path | None, typer.Option(help="A folder of `muntin keys`: TLS, and who may ask.")
+    ] = None,
+    mutual: Annotated[
+        bool, typer.Option("--mutual", help="Pipelines have to show a certificate, too.")
+    ] = False,
 ) -> None:
     """Read this server's logs where they are, and ship what jobs count of them."""
-    from muntin.agent.process import serve
-    from muntin.agent.settings import read_settings
+    with loading():
+        from muntin.agent.process import serve
+        from muntin.agent.settings import read_settings
+        from muntin.wire.keys import read_keys
 
-    serve(read_settings(config, name, state), listen, _err.print, nice)
+    held = read_keys(keys, name, required=True) if keys is not None else None
+    if mutual and held is None:
+        raise InputError("--mutual is about certificates; give --keys too")
+    serve(read_settings(config, name, state), listen, _note, nice, held, mutual)
+
+
+@app.command()
+def keys(
+    folder: Annotated[Path, typer.Argument(help="Where keys are, or will be.")],
+    names: Annotated[
+        list[str], typer.Argument(help="Agents, as web01 or web01=host,10.0.0.5; and pipeline.")
+    ],
+) -> None:
+    """Make certificates and a token, with which agents and pipelines know each other."""
+    with loading():
+        from muntin.wire.keys import make_keys
+
+    for path in make_keys(folder, names):
+        typer.echo(path)
 
 
 @app.command()
@@ -227,7 +266,8 @@ def demo(
     seconds: Annotated[float, typer.Option(help="Stop after this long; 0 means never.")] = 0,
 ) -> None:
     """Write live logs of a few servers and answer three questions from them."""
-    from muntin.spark.gateway import held_back, starting
+    with loading():
+        from muntin.spark.gateway import held_back, starting
 
     with starting(None) as jvm:
         with held_back():
@@ -237,6 +277,7 @@ def demo(
 
 def main() -> None:
     """Errors of ours are a message; anything else is a bug and shows its traceback."""
+    keep_help_plain()
     try:
         app()
     except MuntinError as error:

@@ -8,6 +8,7 @@ MuntinError
 ├── CodeError        Python of a job or an aggregate that is missing or of another form
 ├── EngineError      DuckDB refused a generated statement
 │   └── BadValueError   values in it are to blame: no number, too large, divided by zero
+├── SparkError       Spark that cannot be started or reached, or whose tasks fail
 ├── StateError       a state folder that cannot be read, written or continued
 └── WireError        an agent that cannot be reached, or says what cannot be understood
 """
@@ -67,6 +68,10 @@ class EngineError(MuntinError):
 
 class BadValueError(EngineError):
     """DuckDB refused values that a statement was given; the statement is not worth a look."""
+
+
+class SparkError(MuntinError):
+    """Spark cannot be started or reached, or has failed."""
 
 
 class StateError(MuntinError):

@@ -297,9 +297,12 @@ class Shape:
 
     @property
     def meaning(self) -> tuple[object, ...]:
-        """All that tells its blocks from those of other shapes, in this run and the next."""
+        """All that tells its blocks from those of other shapes, in this run and the next.
+
+        What their stream is called does not matter: its state has no blocks of others.
+        """
         return (
-            self.stream, self.records, self.uses, self.where, self.keys, self.parts, self.code,
+            self.records, self.uses, self.where, self.keys, self.parts, self.code,
             self.axis, self.begin, self.until, self.gap, self.spans, self.sample, self.apart,
             self.revise_us, self.pane if self.keeps_panes else None,
         )  # fmt: skip

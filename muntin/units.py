@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from decimal import Decimal, DecimalException
 from typing import Literal, NamedTuple
 
@@ -12,6 +12,9 @@ import numpy as np
 from muntin.model import Axis
 from muntin.windows.spec import WindowSpec
 
+# From the beginning of the year 1 to the end of 9999, as in datetime: what has a date has one here.
+FIRST_US = -62_135_596_800_000_000
+LAST_US = 253_402_300_799_999_999
 _UNITS = {
     "MICROSECOND": 1,
     "MILLISECOND": 1_000,
@@ -107,6 +110,12 @@ def describe(us: int) -> str:
             count = us // size
             return f"{count} {name.lower()}{'' if count == 1 else 's'}"
     return "0 seconds"
+
+
+def moment(us: int) -> datetime:
+    """A moment since the epoch; one that is not in Python's calendar as the nearest that is."""
+    inside = min(max(us, FIRST_US), LAST_US)
+    return datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=inside)
 
 
 def describe_time(us: int) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import pty
 import re
 import signal
 import subprocess
@@ -14,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from muntin.cli import main
+from muntin.store.hold import locked
 from tests.waiting import PATIENCE
 
 SQL = """
@@ -146,8 +148,9 @@ def test_wrong_arguments_are_refused(
     )
     assert "cannot be read: No such file" in muntin(capsys, "try", tmp_path / "none.sql")[2]
     assert "--for: unknown unit 'parsecs'" in muntin(capsys, "run", sql, "--for", "3 parsecs")[2]
-    for idle in ("0", "0s", "-3s"):
-        assert "--idle must be longer than" in muntin(capsys, "run", sql, f"--idle={idle}")[2]
+    for idle in ("0", "0s", "-5s"):
+        code, _, err = muntin(capsys, "run", sql, "--idle", idle)
+        assert (code, err) == (1, f"error: --idle must be longer than 0 seconds, not {idle}")
     assert "give one of them" in muntin(capsys, "run", sql, "--once", "--for", "3s")[2]
     code, _, err = muntin(capsys, "results", "paths", "--state", tmp_path / "none")
     assert code == 1
@@ -217,14 +220,15 @@ def test_a_stream_without_any_time_is_refused(
     write(sql.parent, [json.dumps(row | {"ts": "never"}) for row in ROWS])
     code, out, err = muntin(capsys, "try", sql)
     assert (code, out) == (1, "")
+    assert err.startswith("error: stream 'hits': all 3 rows are bad; FORMAT json, the types of")
     assert "line 1: a row does not fit stream 'hits': TIMESTAMP \"ts\" gives no time" in err
-    assert "error: stream 'hits': TIMESTAMP \"ts\" gave no time for any row" in err
+    assert "; if 'never' is one, say TIMESTAMP strptime(ts, '%d.%m.%Y %H:%M:%S'): {" in err
 
 
 def test_types_from_a_sample_are_told_as_such(
     sql: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    write(sql.parent, [*map(json.dumps, ROWS), json.dumps(ROWS[0] | {"ms": "n/a"})])
+    write(sql.parent, [json.dumps(ROWS[0]), json.dumps(ROWS[0] | {"ms": "n/a"})])
     code, out, err = muntin(capsys, "explain", sql)
     assert code == 1
     assert re.search(r"^ +ms +VARCHAR$", out, re.MULTILINE)
@@ -259,3 +263,62 @@ def test_an_interrupted_query_says_that_it_stopped(tmp_path: Path) -> None:
     process.send_signal(signal.SIGINT)
     _, err = process.communicate(timeout=PATIENCE)
     assert (process.returncode, err) == (130, "stopped\n")
+
+
+def test_colours_are_for_terminals_alone(sql: Path) -> None:
+    """Also where the environment asks for them, as in many pipelines."""
+    write(sql.parent, [*map(json.dumps, ROWS), "nonsense"])
+    root = str(Path(__file__).parents[1])
+    coloured = {"FORCE_COLOR": "1", "CLICOLOR_FORCE": "1", "PY_COLORS": "1", "GITHUB_ACTIONS": "1"}
+    for args in (["try", str(sql)], ["try", "none.sql"], ["try", "--nope"], ["--help"], ["status"]):
+        done = subprocess.run(
+            [sys.executable, "-m", "muntin", *args],
+            env=os.environ | coloured | {"PYTHONPATH": root},
+            capture_output=True,
+            cwd=sql.parent,
+            timeout=PATIENCE,
+            check=False,
+        )
+        assert b"\x1b" not in done.stdout + done.stderr, args
+
+
+@pytest.mark.parametrize(("environment", "coloured"), [({}, True), ({"NO_COLOR": "1"}, False)])
+def test_colours_on_a_terminal(sql: Path, environment: dict[str, str], coloured: bool) -> None:
+    ours, theirs = pty.openpty()
+    root = str(Path(__file__).parents[1])
+    unset = {"FORCE_COLOR", "NO_COLOR"}
+    usual = {name: value for name, value in os.environ.items() if name not in unset}
+    process = subprocess.Popen(
+        [sys.executable, "-m", "muntin", "try", "none.sql"],
+        env=usual | {"PYTHONPATH": root, "TERM": "xterm-256color"} | environment,
+        stdout=theirs,
+        stderr=theirs,
+        cwd=sql.parent,
+    )
+    process.wait(PATIENCE)
+    os.close(theirs)
+    said = os.read(ours, 4096)
+    os.close(ours)
+    assert b"none.sql cannot be read" in said
+    assert (b"\x1b[1;31m" in said) == coloured
+
+
+def test_what_is_no_number_keeps_its_name(sql: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    values = (float("nan"), float("inf"), float("-inf"))
+    write(sql.parent, [json.dumps(row | {"ms": ms}) for row, ms in zip(ROWS, values, strict=True)])
+    for form, written in (("json", '"{}"'), ("csv", ",{},"), ("table", " {} ")):
+        _, out, _ = muntin(capsys, "try", sql, "--job", "paths", "--format", form)
+        for name in ("NaN", "Infinity", "-Infinity"):
+            assert written.format(name) in out
+
+
+def test_a_state_folder_in_use_is_refused_before_anything_is_started(
+    sql: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def start(*_: object, **__: object) -> None:
+        raise AssertionError
+
+    monkeypatch.setattr("muntin.spark.gateway.Jvm", start)
+    with locked(sql.parent / "state"):
+        code, _, err = muntin(capsys, "run", sql, "--state", sql.parent / "state")
+    assert (code, f"in use by process {os.getpid()}; stop it" in err) == (1, True)

@@ -22,6 +22,8 @@ TESTED_ELSEWHERE = {
     "language/grouped": "jobs.sql and queries_errors.sql in tests/language/test_queries.py",
     "language/scope": "jobs.sql and queries_errors.sql in tests/language/test_queries.py",
     "logs/folders": "tests/logs/test_watch.py: folders, links and roots that change",
+    "logs/orphans": "tests/logs/test_register.py: files that are gone, and who goes on for them",
+    "logs/sightings": "tests/logs/test_watch.py: files that change, are renamed and replaced",
     "logs/bad": "messages of bad rows in tests/logs/test_records.py",
     "run/answers": "tests/whole/test_live.py and test_bounds.py, step by step",
     "run/catalog": "jobs exchanged between turns in tests/run/test_loop.py",
@@ -43,7 +45,7 @@ TESTED_ELSEWHERE = {
 
 # Lower floors know nothing of higher ones.
 FLOORS = [
-    {"errors", "model", "windows"},
+    {"errors", "loading", "model", "windows"},
     {"units"},
     {"fidelity"},
     {"kernel"},

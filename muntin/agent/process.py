@@ -13,30 +13,37 @@ from muntin.agent.server import AgentServer
 from muntin.agent.settings import AgentSettings
 from muntin.errors import InputError
 from muntin.kernel.engine import confine
+from muntin.wire.keys import Keys
 
-LOOPBACK = "without TLS and a token an agent listens on this machine alone"
+LOOPBACK = "without keys an agent listens on this machine alone"
 
 
 def serve(
-    settings: AgentSettings, listen: str, tell: Callable[[str], None], nice: int = 10
+    settings: AgentSettings,
+    listen: str,
+    tell: Callable[[str], None],
+    nice: int = 0,
+    keys: Keys | None = None,
+    mutual: bool = False,
 ) -> None:
     """Runs an agent until it is sent SIGINT or SIGTERM."""
     host = _host(listen)
-    if not host.is_loopback:
-        raise InputError(f"{listen} is open to others: {LOOPBACK}; say 127.0.0.1:PORT")
+    if keys is None and not host.is_loopback:
+        raise InputError(f"{listen} is open to others: {LOOPBACK}; give --keys, or 127.0.0.1:PORT")
     confine()
     os.nice(nice)
     settings.state.mkdir(parents=True, exist_ok=True)
     agent = Agent(settings)
     try:
-        server = AgentServer(agent, f"grpc+tcp://{listen}")
+        server = AgentServer(agent, listen, keys, mutual)
     except OSError as error:
         raise InputError(f"nothing can listen at {listen}: {error}") from error
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: agent.stop.set())
     serving = Thread(target=server.serve, name="flight")
     serving.start()
-    tell(f"agent '{settings.name}' listens at {host}:{server.port}; {LOOPBACK}")
+    limits = LOOPBACK if keys is None else "who has its token may ask"
+    tell(f"agent '{settings.name}' listens at {host}:{server.port}; {limits}")
     try:
         agent.run()
     finally:

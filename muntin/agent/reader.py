@@ -100,6 +100,7 @@ class StreamReader:
         self.unread = bool(batch.remaining)
         if batch.positions is not None:
             self._positions = batch.positions
+        self._take({}, [Reading(loss.source, lost=(loss,)) for loss in batch.lost], now)
         if batch.work is not None:
             assert isinstance(batch.work, TaskWork)
             self._read_at = now
@@ -266,4 +267,5 @@ def _over(reading: Reading, horizon: Horizon | None) -> Reading:
 
 
 def _says_something(reading: Reading) -> bool:
-    return bool(reading.records or reading.bad or reading.tallies or reading.notes)
+    counted = reading.records or reading.bad or reading.tallies
+    return bool(counted or reading.notes or reading.lost)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from hmac import compare_digest
 from typing import Any, TypeVar
 
 import pyarrow as pa
@@ -11,6 +12,7 @@ from pyarrow import flight
 from muntin.agent.agent import Agent
 from muntin.errors import MuntinError
 from muntin.model import Stream
+from muntin.wire.keys import Keys
 from muntin.wire.messages import Exchange, Fetch, decode, encode
 
 PARCELS = pa.schema([("parcel", pa.binary())])
@@ -21,8 +23,23 @@ _MOST_TOLD = 16 << 20  # bytes of a message
 class AgentServer(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow has no types
     """Serves until it is shut down; every answer is made by the thread that reads logs."""
 
-    def __init__(self, agent: Agent, location: str) -> None:
-        super().__init__(location)
+    def __init__(
+        self, agent: Agent, address: str, keys: Keys | None = None, mutual: bool = False
+    ) -> None:
+        """With keys, all is encrypted and only who has the token is answered.
+
+        If it is `mutual`, who asks has to show a certificate of the same authority, too.
+        """
+        if keys is None:
+            super().__init__(f"grpc+tcp://{address}")
+        else:
+            super().__init__(
+                f"grpc+tls://{address}",
+                tls_certificates=[(keys.certificate, keys.key)],
+                verify_client=mutual,
+                root_certificates=keys.ca,
+                middleware={"token": _Doorman(keys.token)},
+            )
         self._agent = agent
 
     def do_action(self, context: object, action: flight.Action) -> Iterator[bytes]:
@@ -42,6 +59,23 @@ class AgentServer(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow has
         parcels = _answered(lambda: self._agent.ask(lambda: self._agent.fetch(wanted)))
         batches = (pa.record_batch([pa.array([data], pa.binary())], PARCELS) for data in parcels)
         return flight.GeneratorStream(PARCELS, batches)
+
+
+class _Doorman(flight.ServerMiddlewareFactory):  # type: ignore[misc]  # pyarrow has no types
+    """Lets in who has the token."""
+
+    def __init__(self, token: str) -> None:
+        self._wanted = f"Bearer {token}".encode()
+
+    def start_call(self, info: object, headers: Mapping[str, Sequence[str]]) -> None:
+        shown = [
+            text
+            for name, texts in headers.items()
+            if name.lower() == "authorization"
+            for text in texts
+        ]
+        if not any(compare_digest(text.encode(), self._wanted) for text in shown):
+            raise flight.FlightUnauthenticatedError("this agent answers pipelines with its token")
 
 
 def _understood(data: bytes, kind: type[_Message]) -> _Message:

@@ -17,7 +17,8 @@ class Policy:
     """A job's bounds, applied to one window after another at one moment.
 
     `lead_us` is how long before a deadline a window has to set off to be there in time, and
-    deadlines before `started_us` do not count.
+    deadlines before `started_us` do not count. Of finite input all that is awaited will come, so
+    that it is known at once which panes are enough: the earliest.
     """
 
     bounds: Bounds
@@ -26,6 +27,7 @@ class Policy:
     is_time: bool
     started_us: int
     lead_us: int = 0
+    finite: bool = False
 
     def decide(self, start: int, end: int, end_position: int) -> C2 | None:
         """Whether the window of panes `[start, end)` leaves now."""
@@ -40,21 +42,50 @@ class Policy:
     def _scored(self, cells: Cells, start: int, reason: Reason) -> C2:
         only = None
         if reason is Reason.FIDELITY:
-            only = _only(self.bounds.form, cells, start, self.board.sources)
+            enough = self._enough(cells)
+            if enough is not None:
+                only = Only(panes=tuple((start + np.flatnonzero(enough)).tolist()), settled=True)
+            else:
+                only = _only(self.bounds.form, cells, start, self.board.sources)
         return self.board.scored(cells, start, reason, only)
 
     def _reason(self, cells: Cells, end: int, end_position: int) -> Reason | None:
         counted = is_counted(cells)
         merged, awaited = cells == State.MERGED, cells == State.AWAITED
+        enough = self._enough(cells)
+        if enough is not None:
+            return None if awaited[:, enough].any() else Reason.FIDELITY
         if bool((merged == counted).all()) and self._is_over(end, end_position):
             return Reason.COMPLETE
-        if self._is_good_enough(cells):
+        if self._is_good_enough(cells) and not (self.finite and awaited.any()):
             return Reason.FIDELITY
         if self.is_due(end_position):
             return Reason.DEADLINE
-        idle = not awaited.any() and self._is_over(end, end_position)
-        hopeless = self._is_hopeless(cells) and self._is_over(end, end_position)
-        return Reason.EXHAUSTED if idle or (hopeless and not self._is_unread(end)) else None
+        hopeless = not self.finite and self._is_hopeless(cells) and not self._is_unread(end)
+        over = self._is_over(end, end_position)
+        return Reason.EXHAUSTED if over and (hopeless or not awaited.any()) else None
+
+    def _enough(self, cells: Cells) -> NDArray[np.bool_] | None:
+        """The earliest panes of a window of finite input that are enough.
+
+        None where all are needed, or all are not enough.
+        """
+        target, form = self.bounds.fidelity, self.bounds.form
+        if not self.finite or target is None or form not in ("area", "space") or not cells.size:
+            return None
+        counted = is_counted(cells)
+        possible = (cells == State.MERGED) | (cells == State.AWAITED)
+        if form == "space":
+            full = counted.any(axis=0) & (possible | ~counted).all(axis=0)
+            parts, total = full.astype(np.int64), int(counted.any(axis=0).sum())
+        else:
+            parts, total = (possible & counted).sum(axis=0), int(counted.sum())
+        reached = np.cumsum(parts) / max(1, total) >= target
+        first = int(np.argmax(reached))
+        if not reached[first]:
+            return None
+        enough: NDArray[np.bool_] = (np.arange(cells.shape[1]) <= first) & (parts > 0)
+        return None if (enough | ~counted.any(axis=0)).all() else enough
 
     def is_due(self, end_position: int) -> bool:
         """Whether a window that ends there has to set off now."""

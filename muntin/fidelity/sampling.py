@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from functools import lru_cache
 from hashlib import blake2b
 
@@ -30,6 +30,16 @@ def sampled_of(sample: Sample, sources: Sequence[str], panes: Panes) -> Mask:
     mixed = (mixed ^ (mixed >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
     thrown = (mixed ^ (mixed >> np.uint64(31))) >> np.uint64(11)
     return thrown.astype(np.float64) < sample.share * (1 << 53)
+
+
+def sufficient(share: float, parts: int) -> int:
+    """How many of some equal parts are at least a share of all."""
+    return next((n for n in range(parts + 1) if n >= share * parts or n / parts >= share), parts)
+
+
+def picked(sources: Collection[str], most: int) -> frozenset[str]:
+    """At most so many sources, the first in the order of a hash: more of them have the same too."""
+    return frozenset(sorted(sources, key=lambda source: (_seed("", source), source))[:most])
 
 
 @lru_cache(maxsize=65_536)

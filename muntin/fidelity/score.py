@@ -40,6 +40,7 @@ class State(IntEnum):
     LATER = 6  # its source began after it, and is not counted
     REMOVED = 7  # its source had ended before it, and is not counted
     AWAITED = 8
+    LOST = 9  # some of what its source wrote for it may not have been read, and never will be
     LATE = 10  # some of its records came too late for the window, which leaves them out
 
 
@@ -55,11 +56,15 @@ class Only:
 
     panes: tuple[int, ...] | None = None
     sources: tuple[str, ...] | None = None
+    settled: bool = False  # whether what is left out was settled before it was read
 
     def narrowed(self, cells: Cells, start: int, names: Sequence[str]) -> Cells:
         """What was merged and is left out of the result counts as cancelled."""
+        gone = cells == State.MERGED
+        if self.settled:
+            gone |= cells == State.AWAITED
         inside = self.inside(cells, start, names)
-        return np.where(~inside & (cells == State.MERGED), np.uint8(State.CANCELLED), cells)
+        return np.where(~inside & gone, np.uint8(State.CANCELLED), cells)
 
     def inside(self, cells: Cells, start: int, names: Sequence[str]) -> Mask:
         inside = np.ones(cells.shape, bool)
@@ -80,8 +85,20 @@ class Reason(StrEnum):
     EXHAUSTED = "exhausted"  # nothing more can come, or not enough
 
 
+class Gap(NamedTuple):
+    """Panes `[lower, upper)` that a source has not given or will not give, with what is to say."""
+
+    lower: int
+    upper: int
+    state: State
+    what: str = ""
+
+
 class Missing(NamedTuple):
-    """So many panes of a source are not in a result, for this reason."""
+    """So many panes of a source are not in a result, for this reason.
+
+    Where they are lost, the reason goes on with the files: `lost: 20 bytes of a.log, which …`.
+    """
 
     source: str
     why: str
@@ -96,8 +113,8 @@ class Track:
     until: int = EVER
     whole: int = NEVER
     rest: State = State.AWAITED  # of panes that are not whole
-    never: tuple[tuple[int, int, State], ...] = ()
-    """Panes `[lower, upper)` that the source has passed, or will pass, without giving them."""
+    never: tuple[Gap, ...] = ()
+    """Panes that the source has passed, or will pass, without giving them."""
 
     def merge(self, other: Track) -> Track:
         """The one whose source was read further knows best what to expect of it."""
@@ -148,7 +165,7 @@ class Board:
         first, until, whole, rest = self._limits
         cells: Cells = np.where(panes < whole, State.MERGED, rest).astype(np.uint8)
         for row, source in zip(cells, self.sources, strict=True):
-            for lower, upper, state in self.tracks[source].never:
+            for lower, upper, state, _ in self.tracks[source].never:
                 row[(panes >= lower) & (panes < upper)] = state
         cells[panes < first] = State.LATER
         cells[panes >= until] = State.REMOVED
@@ -183,7 +200,7 @@ class Board:
         """The panes at which anything changes, and the states from each of them to the next."""
         tracks = self.tracks.values()
         changes = [at for t in tracks for at in (t.first, t.until, t.whole)]
-        changes += [at for t in tracks for lower, upper, _ in t.never for at in (lower, upper)]
+        changes += [at for t in tracks for gap in t.never for at in (gap.lower, gap.upper)]
         panes = np.unique(np.array([NEVER, *changes], np.int64))
         return panes, self._states(panes)
 
@@ -237,23 +254,28 @@ class Board:
             float(merged.any(axis=1).sum() / expected) if expected else 1.0,
             expected,
             tuple((n, sum(size for _, size in same)) for n, same in groupby(strips, itemgetter(0))),
-            () if there == total else tuple(self._missing(cells, sizes)),
+            () if there == total else tuple(self._missing(cells, sizes, start)),
             self,
             start,
             start + int(sizes.sum()),
             only,
         )
 
-    def _missing(self, cells: Cells, sizes: Numbers) -> Iterator[Missing]:
+    def _missing(self, cells: Cells, sizes: Numbers, start: int) -> Iterator[Missing]:
         """What is missing of each source and why, but for what the sample left out."""
+        end = start + int(sizes.sum())
         for state in _MISSING:
             panes = (cells == state) @ sizes
             for row in np.flatnonzero(panes):
-                yield Missing(self.sources[row], _WORDS[state], int(panes[row]))
+                gaps = self.tracks[self.sources[row]].never
+                inside = (g for g in gaps if g.lower < end and g.upper > start)
+                what = "; ".join(dict.fromkeys(g.what for g in inside if g.state == state))
+                why = f"{_WORDS[state]}: {what}" if what else _WORDS[state]
+                yield Missing(self.sources[row], why, int(panes[row]))
 
 
 _MISSING = (
-    State.SHED, State.CANCELLED, State.DEAD, State.LEAPT, State.AWAITED, State.LATE
+    State.SHED, State.CANCELLED, State.DEAD, State.LEAPT, State.AWAITED, State.LOST, State.LATE
 )  # fmt: skip
 _NONE: Numbers = np.array([], np.int64)
 

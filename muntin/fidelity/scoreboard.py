@@ -7,14 +7,18 @@ While logs are followed, a source that has sent nothing for the idle time is dea
 files after that time: a pause of ours is not its silence. If they were touched meanwhile it lives,
 and had nothing to say: the time of the touch is its word that nothing from before it follows. A
 declared one that was never heard has the idle time from the start of the run.
+
+Panes of which something was lost are never whole. A source of which nothing could be read counts as
+lost in all of them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from muntin.fidelity.score import EVER, NEVER, Board, State, Track
+from muntin.fidelity.losses import Loss
+from muntin.fidelity.score import EVER, NEVER, Board, Gap, State, Track
 from muntin.fidelity.stream_time import NO_DOUBT, STEP_US, Doubt, after
 from muntin.model import TIME, Sample, Stream
 
@@ -32,6 +36,7 @@ class Source:
     touched_at: float = 0.0  # when they were changed and nothing came of it
     ended: bool = False
     sequence: int = 0  # of its last delivery
+    lost: tuple[Loss, ...] = ()
     doubt: Doubt = NO_DOUBT  # records that do not count for how far it has come
     moved_at: float | None = None  # when it had come so far, at the latest; None after a restart
 
@@ -115,12 +120,49 @@ class Scoreboard:
         self._slack_us = slack_us
         self._idle_seconds = idle_seconds
         self._since: float | None = None  # the first look at the clock
+        self._unreadable: Mapping[str, Sequence[Loss]] = {}
 
-    def seen(self, touched: Mapping[str, float], read: Collection[str], now: float) -> None:
+    def lose(self, loss: Loss) -> None:
+        """Takes what was lost of a source."""
+        source = self.sources[loss.source]
+        source.lost += (self._bounded(loss),)
+
+    def _bounded(self, loss: Loss) -> Loss:
+        """The loss with its bounds, as far as they can be told."""
+        source = self.sources.get(loss.source, Source())
+        lower = source.first.get(TIME.column, NEVER) if loss.lower is None else loss.lower
+        lower = max(NEVER, lower - (self._slack_us or 0))
+        upper = loss.upper if loss.upper > lower else EVER  # times of the file tell nothing
+        others = {axis: at for axis, at in source.reached.items() if axis != TIME.column}
+        return replace(loss, lower=lower, upper=upper, reached=others)
+
+    def resume(self, name: str, log: str, at: int) -> None:
+        """Takes that a file of a source's log was begun, with records from this time on.
+
+        What was lost of that log before is from before that time, or a slack later.
+        """
+        source, end = self.sources[name], at + (self._slack_us or 0) + 1
+        source.lost = tuple(
+            replace(loss, upper=min(loss.upper, end)) if _is_before(loss, log, at) else loss
+            for loss in source.lost
+        )
+
+    def seen(
+        self,
+        touched: Mapping[str, float],
+        read: Collection[str],
+        now: float,
+        unreadable: Mapping[str, Sequence[Loss]] | None = None,
+    ) -> None:
         """Takes the times at which files of each source were changed, and who was read.
 
-        A change of which nothing came is a sign of life. Sources without files have ended.
+        A change of which nothing came is a sign of life. Sources without files have ended. Of files
+        that are there and cannot be read now, all that was not read counts as lost.
         """
+        self._unreadable = {
+            name: [self._bounded(loss) for loss in losses]
+            for name, losses in (unreadable or {}).items()
+        }
         for name, source in self.sources.items():
             changed_at = touched.get(name, 0.0)
             if name in read:
@@ -129,7 +171,8 @@ class Scoreboard:
                     source.moved_at = min(changed_at, now)
             elif changed_at > source.wrote_at:
                 source.touched_at = min(changed_at, now)
-            source.ended = self._follow and name not in touched and name not in self._declared
+            there = name in touched or name in self._unreadable
+            source.ended = self._follow and not there and name not in self._declared
 
     def awaken(self, now: float) -> None:
         """Silence that nobody has seen begin is counted from the first look at the clock."""
@@ -190,21 +233,42 @@ class Scoreboard:
         return max([self.furthest(axis), *ahead])
 
     def board(
-        self, at: Moment, axis: str, pane: int, sample: Sample | None = None, leap: bool = False
+        self,
+        at: Moment,
+        axis: str,
+        pane: int,
+        sample: Sample | None = None,
+        leap: bool = False,
+        left_out: Collection[str] = frozenset(),
     ) -> Board:
-        """What is known of every source, in panes."""
-        names = sorted({*self.sources, *self._declared, *at.behind})
+        """What is known of every source, in panes.
+
+        Sources that are left out without being read count everywhere, as nobody knows where they
+        begin.
+        """
+        names = sorted(
+            {*self.sources, *self._declared, *at.behind, *self._unreadable} - {*left_out}
+        )
         tracks = {n: track for n in names if (track := self._track(n, axis, pane, at)) is not None}
+        tracks |= {name: Track(NEVER, rest=State.CANCELLED) for name in left_out}
         return Board(_leaping(tracks) if leap else tracks, sample)
 
     def _track(self, name: str, axis: str, pane: int, at: Moment) -> Track | None:
         source = self.sources.get(name)
         declared = name in self._declared
+        gaps = tuple(sorted(self._gaps(name, axis, pane)))
         if source is None or axis not in source.reached:
             awaited = declared or name in at.behind  # its first records are about to be read
-            return Track(NEVER, rest=self._rest(name, at)) if awaited else None
+            if gaps and not awaited:
+                last = max(gap.upper for gap in gaps)
+                return Track(NEVER, EVER if name in self._unreadable else last, never=gaps)
+            return Track(NEVER, rest=self._rest(name, at), never=gaps) if awaited else None
         first = NEVER if declared else source.first.get(axis, source.reached[axis]) // pane
-        until = self._believed(name, axis, at) // pane + 1 if source.ended else EVER
+        first = min([first, *(gap.lower for gap in gaps)])
+        until = EVER
+        if source.ended:
+            last = self._believed(name, axis, at) // pane
+            until = max([last + 1, *(gap.upper for gap in gaps)])
         slack = self._slack(axis)
         if at.final or (not self._follow and name not in at.behind and slack is not None):
             whole = EVER
@@ -214,7 +278,20 @@ class Scoreboard:
             whole = NEVER
         else:
             whole = (self._passed(name, axis, at) - slack) // pane
-        return Track(first, until, whole, self._rest(name, at))
+        return Track(first, until, whole, self._rest(name, at), gaps)
+
+    def _gaps(self, name: str, axis: str, pane: int) -> Iterator[Gap]:
+        """The panes of a source of which something was lost, or cannot be read now."""
+        source = self.sources.get(name)
+        known = source is not None and axis in source.reached
+        for loss in (*(source.lost if source else ()), *self._unreadable.get(name, ())):
+            bounds = loss.bounds(axis)
+            if name in self._unreadable and not known:
+                yield Gap(NEVER, EVER, State.LOST, str(loss))
+            elif bounds is not None:
+                lower = NEVER if bounds[0] <= NEVER else bounds[0] // pane
+                upper = EVER if bounds[1] >= EVER else -(-bounds[1] // pane)
+                yield Gap(lower, upper, State.LOST, str(loss))
 
     def _rest(self, name: str, at: Moment) -> State:
         return State.AWAITED if self._is_awaited(name, at) else State.DEAD
@@ -267,6 +344,11 @@ class Scoreboard:
 
     def _slack(self, axis: str) -> int | None:
         return self._slack_us if axis == TIME.column else 0
+
+
+def _is_before(loss: Loss, log: str, at: int) -> bool:
+    """Whether records from this time on are read from behind a loss."""
+    return loss.log == log and (NEVER if loss.lower is None else loss.lower) <= at
 
 
 def _leaping(tracks: Mapping[str, Track]) -> dict[str, Track]:

@@ -49,6 +49,7 @@ class Recipe:
     until: int | None = None  # the position from which on its jobs have stopped
     jobs: tuple[str, ...] = ()  # that are told of records which SQL refuses; if none, that raises
     errors: int = 0  # that one of these survives
+    sources: frozenset[str] | None = None  # that are wanted; None: all
 
 
 @dataclass(frozen=True)
@@ -175,6 +176,9 @@ def _used(recipe: Recipe, course: _Course, places: _Places) -> Mask:
         used &= course.positions < recipe.until
     if not kind_of(shape).has_panes:
         return used if recipe.over is None else used & (course.positions >= recipe.over)
+    if recipe.sources is not None:
+        for number, rows in places.stretches(apart=True):
+            used[rows.start : rows.stop] &= places.segments[number].source in recipe.sources
     if recipe.needs is not None and shape.spans is None:
         used &= course.positions >= recipe.needs
     if shape.sample is not None:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from typing import NamedTuple
 
+from muntin.fidelity.losses import Loss
 from muntin.fidelity.stream_time import Doubt
 from muntin.model import Fault, Tally
 
@@ -24,6 +26,14 @@ class Cost:
         return Cost(
             self.records + other.records, self.rows + other.rows, self.seconds + other.seconds
         )
+
+
+class Begun(NamedTuple):
+    """The log that a file is a part of, the file, and the time of its first record."""
+
+    log: str
+    file: str
+    at: int
 
 
 @dataclass(frozen=True)
@@ -47,11 +57,14 @@ class Reading:
     late: Late = field(default_factory=dict)  # for sessions, by shape
     faults: tuple[Fault, ...] = ()
     notes: tuple[str, ...] = ()
-    timeless: bool = False  # whether the first bad row had no time, and nothing else wrong
+    columns: frozenset[str] = field(default=frozenset(), compare=False)
+    """Columns of which this reading is the first in its task to have a value."""
     changed: Changed = field(default_factory=dict)
     """The panes that have got rows, of shapes whose windows may be revised."""
     backwards: int = 0  # records whose sequence number is lower than one before
     ahead: int = 0  # records of a time that is yet to come
+    lost: tuple[Loss, ...] = ()  # what could not be read
+    begun: tuple[Begun, ...] = ()
 
     def __add__(self, after: Reading) -> Reading:
         return Reading.merge((self, after))
@@ -105,10 +118,12 @@ class Reading:
             late=late,
             faults=tuple(fault for piece in pieces for fault in piece.faults),
             notes=tuple(note for piece in pieces for note in piece.notes),
-            timeless=next((piece.timeless for piece in pieces if piece.bad), False),
+            columns=frozenset().union(*(piece.columns for piece in pieces)),
             changed=changed,
             backwards=sum(piece.backwards for piece in pieces),
             ahead=sum(piece.ahead for piece in pieces),
+            lost=tuple(loss for piece in pieces for loss in piece.lost),
+            begun=tuple(file for piece in pieces for file in piece.begun),
         )
 
 

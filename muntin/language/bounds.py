@@ -35,11 +35,11 @@ def bounded(script: Script, node: exp.Expr, over: Over, job: Job) -> Job:
             message = "OF TIME has to tell sources apart, which is possible in SQL only"
             raise script.error(message, clause)
         shape = replace(shape, apart="sources", keys=(*shape.keys, Key(ORIGIN, "VARCHAR")))
-    if bounds.form == "space" and bounds.fidelity is not None:
-        if not kind_of(shape).has_windows:
-            message = "OF SPACE chooses panes of a window, but this job has none"
-            raise script.error(message, clause)
-        shape = replace(shape, apart="panes")
+    if bounds.form == "space" and bounds.fidelity is not None and not kind_of(shape).has_windows:
+        message = "OF SPACE chooses panes of a window, but this job has none"
+        raise script.error(message, clause)
+    if bounds.form in ("area", "space") and bounds.fidelity is not None:
+        shape = replace(shape, apart="panes" if kind_of(shape).has_windows else None)
     if bounds.revise_us is not None:
         if not kind_of(shape).has_windows:
             message = "REVISE needs windows; without them, results leave as records come"

@@ -18,12 +18,12 @@ _Row = tuple[str, ...]
 
 def explain(program: Program, choices: Mapping[str, Choice] | None = None) -> str:
     """Each stream, and each job with its windows, cells and statements."""
-    windows: dict[str, set[WindowSpec]] = {}
+    windows: dict[tuple[str, str], set[WindowSpec]] = {}
     for job in program.jobs.values():
-        windows.setdefault(job.shape.id, set()).update(job.windows)
+        windows.setdefault((job.stream, job.shape.id), set()).update(job.windows)
     texts = [*map(explain_stream, program.streams.values())]
     for job in program.jobs.values():
-        shared = tuple(sorted(windows[job.shape.id]))
+        shared = tuple(sorted(windows[job.stream, job.shape.id]))
         texts.append(explain_plan(plan_of(job, shared, (choices or {}).get(job.shape.id))))
         note = hasty(job, program.streams[job.stream].slack_us)
         texts += [] if note is None else [f"note: {note}\n"]

@@ -16,6 +16,7 @@ from muntin.language.script import Script
 from muntin.model import TIME, Axis, Stream
 from muntin.units import (
     COUNTS,
+    LAST_US,
     UNITS,
     counted,
     describe,
@@ -28,7 +29,6 @@ from muntin.units import (
 from muntin.windows.spec import MOST_PANES, WindowSpec, on_one_grid
 
 _LONGEST_US = 36_525 * 86_400_000_000
-_LAST_US = 253_402_300_799_999_999  # the end of the year 9999, as in datetime
 _MOST_WINDOWS = 1_000_000
 # No sum of a position and a window leaves 64 bits.
 _LONGEST_COUNT = 10**18
@@ -161,7 +161,7 @@ class _Clauses:
             message = f"EXTENT is {_named(self._axis(extent))}, but the window {_named(over.axis)}"
             raise self._script.error(message, extent)
         until = first + self._extent(over.axis, extent, "EXTENT")
-        if over.axis.is_time and until > _LAST_US:
+        if over.axis.is_time and until > LAST_US:
             raise self._script.error("EXTENT goes beyond the year 9999", extent)
         return replace(over, begin=first, until=until)
 

@@ -12,30 +12,31 @@ from muntin.language.check import Clauses, check
 from muntin.language.python import Python
 from muntin.logs.infer import infer_columns
 from muntin.model import Column, Program, Stream
-from muntin.wire import client
+from muntin.wire.client import Client, ask_any
+from muntin.wire.keys import Keys
 
 
-def sql(text: str, folder: str | Path | None = None) -> Program:
-    """The streams and jobs that a text of SQL defines; Python is looked for in the folder too."""
-    python = Python(str(folder) if folder is not None else None)
+def sql(text: str, folder: str | Path | None = None, keys: Keys | None = None) -> Program:
+    """The streams and jobs that a text of SQL defines; Python is looked for in the folder too.
+
+    With `keys`, agents are asked for what the text leaves to them.
+    """
+    python, client = Python(str(folder) if folder is not None else None), Client(keys)
+
+    def columns_of(stream: Stream) -> tuple[Column, ...]:
+        if not stream.agents:
+            return infer_columns(stream)
+        what = f"the columns of stream '{stream.name}'"
+        return ask_any(stream.agents, lambda address: client.columns(address, stream), what)
+
+    def settings_of(stream: str, agents: tuple[str, ...]) -> Clauses:
+        what = f"the format of stream '{stream}'"
+        return ask_any(agents, lambda address: client.settings(address, stream), what)
+
     return check(text, columns_of, python=python, settings_of=settings_of)
 
 
-def columns_of(stream: Stream) -> tuple[Column, ...]:
-    """The columns of a stream, from its logs, or from an agent that has some of them."""
-    if not stream.agents:
-        return infer_columns(stream)
-    what = f"the columns of stream '{stream.name}'"
-    return client.ask_any(stream.agents, lambda address: client.columns(address, stream), what)
-
-
-def settings_of(stream: str, agents: tuple[str, ...]) -> Clauses:
-    """What the settings of agents say of a stream."""
-    what = f"the format of stream '{stream}'"
-    return client.ask_any(agents, lambda address: client.settings(address, stream), what)
-
-
-def load(path: str | Path) -> Program:
+def load(path: str | Path, keys: Keys | None = None) -> Program:
     """The streams and jobs that a file of SQL defines, with Python from the file's folder."""
     try:
         text = Path(path).read_text(encoding="utf-8")
@@ -43,7 +44,7 @@ def load(path: str | Path) -> Program:
         raise InputError(f"{path} cannot be read: {error.strerror}") from error
     except UnicodeDecodeError as error:
         raise InputError(f"{path} is not UTF-8 text: {error}") from error
-    return sql(text, Path(path).absolute().parent)
+    return sql(text, Path(path).absolute().parent, keys)
 
 
 def with_job(
@@ -64,5 +65,5 @@ def with_job(
     clauses += f" WINDOW {window}" if window is not None else ""
     text = f"CREATE JOB {quote(name)} AS PYTHON {literal(reference)} FROM {quote(stream)}{clauses}"
     known: dict[str, Any] = {reference: job}
-    more = check(text, columns_of, program.streams, Python(known=known), program.jobs)
+    more = check(text, infer_columns, program.streams, Python(known=known), program.jobs)
     return Program(more.streams, more.jobs)

@@ -288,6 +288,8 @@ def result_type(kind: str) -> str:
     }
     if kind in widened:
         return widened[kind]
+    if kind.endswith("[]"):
+        return f"{result_type(kind[:-2])}[]"
     if kind.startswith("TIMESTAMP"):
         return "TIMESTAMP WITH TIME ZONE"
     return stored(kind).replace("UBIGINT", "BIGINT").replace("HUGEINT", "BIGINT")

@@ -6,7 +6,8 @@ Only one row of many is told of, so this may take its time.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+import os
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,13 +16,18 @@ from typing import BinaryIO
 import pyarrow as pa
 
 from muntin.errors import harmless
-from muntin.kernel.engine import literal, run
-from muntin.logs.chunks import LINE, Chunk, WorkOrder, is_gzip
-from muntin.logs.formats import PATTERNS, Wanted, wrong_columns_sql
+from muntin.kernel.engine import literal, quote, run
+from muntin.logs.chunks import LINE, Chunk, WorkOrder, is_blank
+from muntin.logs.formats import PATTERNS, Wanted, records_sql, text_sql, wrong_columns_sql
+from muntin.logs.gunzip import is_gzip
+from muntin.logs.times import clause_for
 from muntin.model import POSITION, Format, Stream
 
 _SHOWN = 200
 _COUNTED_BYTES = 1 << 30  # in which lines are counted to say where one is
+_FILES_AT_MOST = 1000
+_counted: dict[tuple[int, int], tuple[int, int]] = {}  # file -> up to which byte, and lines
+_TIME = 40  # letters of a time that are shown
 
 
 @dataclass(frozen=True)
@@ -31,7 +37,6 @@ class BadRow:
     number: int
     text: str
     reason: str
-    timeless: bool = False
 
     def described(self, order: WorkOrder, chunk: Chunk, stream: Stream) -> str:
         place = _place(self.number, order, chunk, stream.format)
@@ -54,14 +59,38 @@ def first_bad_row(chunk: Chunk, records: pa.Table, stream: Stream, wanted: Wante
     unlike = _unlike(fields, text, stream.format)
     if unlike is not None:
         return BadRow(number, text, unlike)
-    wrong = run(wrong_columns_sql(stream, wanted, frozenset(fields.column_names)),
+    present = frozenset(fields.column_names)
+    read = run(records_sql(stream, wanted, present), {"fields": fields}, "looking at a bad row")
+    if read[POSITION][0].is_valid:
+        clause = f"TIMESTAMP {stream.timestamp}"
+        return BadRow(number, text, f"{clause} gives a time out of the years 1 to 9999")
+    wrong = run(wrong_columns_sql(stream, wanted, present),
                 {"fields": fields}, "looking at a bad row")["wrong"].to_pylist()  # fmt: skip
+    hint = _time_hint(fields, stream, wrong)
     if wrong:
-        return BadRow(number, text, " and ".join(wrong))
+        return BadRow(number, text, f"{' and '.join(wrong)}{hint}")
     if stream.until is not None:
         clause = f"TIMESTAMP {stream.timestamp} TO {stream.until}"
         return BadRow(number, text, f"{clause} gives no time, or an end before the start")
-    return BadRow(number, text, f"TIMESTAMP {stream.timestamp} gives no time", True)
+    return BadRow(number, text, f"TIMESTAMP {stream.timestamp} gives no time{hint}")
+
+
+def _time_hint(fields: pa.Table, stream: Stream, wrong: Sequence[str]) -> str:
+    """What to declare where the time is a text that is not understood."""
+    column = next((c for c in stream.columns if quote(c.name) == stream.timestamp), None)
+    if column is None or stream.format.kind in PATTERNS:
+        return ""
+    if wrong and not any(words.startswith(f"column {quote(column.name)} ") for words in wrong):
+        return ""
+    sql = text_sql(stream, column, frozenset(fields.column_names))
+    (text,) = run(sql, {"fields": fields}, "looking at a bad row")["text"].to_pylist()
+    if not text:
+        return ", as the row has none"
+    if column.type not in ("VARCHAR", "TIMESTAMP"):
+        return ""
+    known = column.name if column.name.isidentifier() else quote(column.name)
+    declared = "" if column.type == "VARCHAR" else f"declare {known} VARCHAR and "
+    return f"; if {harmless(repr(text[:_TIME]))} is one, {declared}say {clause_for(text, known)}"
 
 
 def first_fall(
@@ -130,7 +159,7 @@ def _place(number: int, order: WorkOrder, chunk: Chunk, format_: Format) -> str:
         before = _lines(file, chunk.start) if chunk.start <= _COUNTED_BYTES else None
         file.seek(chunk.start)
         for line_number, line in enumerate(file, start=1):
-            left -= bool(line.strip(b"\r\n"))
+            left -= not is_blank(line, format_)
             if left < 0:
                 return f", byte {at}" if before is None else f", line {before + line_number}"
             at += len(line)
@@ -138,11 +167,19 @@ def _place(number: int, order: WorkOrder, chunk: Chunk, format_: Format) -> str:
 
 
 def _lines(file: BinaryIO, upto: int) -> int:
-    """How many lines end before a byte of a file."""
-    lines = 0
-    while upto > 0 and (data := file.read(min(upto, 1 << 20))):
+    """How many lines end before a byte of a file; those counted before are not counted again."""
+    about = os.fstat(file.fileno())
+    key = about.st_dev, about.st_ino
+    start, lines = _counted.get(key, (0, 0))
+    if start > upto:
+        start, lines = 0, 0
+    file.seek(start)
+    while start < upto and (data := file.read(min(upto - start, 1 << 20))):
         lines += data.count(b"\n")
-        upto -= len(data)
+        start += len(data)
+    if len(_counted) >= _FILES_AT_MOST:
+        _counted.clear()
+    _counted[key] = start, lines
     return lines
 
 

@@ -11,6 +11,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from muntin.kernel.engine import connection, literal
+from muntin.logs.times import time_sql
 
 if TYPE_CHECKING:
     from duckdb.sqltypes import DuckDBPyType
@@ -30,7 +31,7 @@ def cast_sql(text: str, kind: str) -> Cast:
         return _decimal_sql(f"TRY_CAST({text} AS {_exact_type(name)})", text, name)
     value = f"TRY_CAST({text} AS {name})"
     if name.startswith("TIMESTAMP"):  # a plain cast would drop the offset and take infinity
-        utc = f"make_timestamp(epoch_us(TRY_CAST({text} AS TIMESTAMP WITH TIME ZONE)))"
+        utc = f"make_timestamp(epoch_us({time_sql(text)}))"
         value = utc if name == "TIMESTAMP" else f"CAST({utc} AS {name})"
     if name not in _INTEGERS:
         return value, f"({text} IS NOT NULL AND {value} IS NULL)"

@@ -27,12 +27,13 @@ from numpy.typing import NDArray
 from muntin.errors import InputError
 from muntin.fidelity.stream_time import NO_DOUBT, Doubt
 from muntin.logs.files import Fingerprint, open_same
-from muntin.logs.gunzip import BLOCK_BYTES, Gunzip
+from muntin.logs.gunzip import BLOCK_BYTES, Gunzip, is_gzip, skip
 from muntin.model import Format
 
 PIECE_BYTES = 8 << 20
 LINE = "line"
-_LONGEST_LINE = 64 << 20
+LONGEST_LINE = 64 << 20
+_IS_BLANK = np.isin(np.arange(256), list(b" \t\n\r\v\f"))  # by byte
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _VIEW_BYTES = 12  # Arrow keeps strings up to this size in the view itself
 
@@ -42,7 +43,8 @@ class WorkOrder:
     """Read `[start, end)` of a file; `since` says how far the source had come on each axis.
 
     What it was not believed to have come to is in `doubt`.
-    Records after the `latest` time, of a future that no clock can have meant, are bad.
+    Records after the `latest` time, of a future that no clock can have meant, are bad. Of the text
+    of a gzip file some may have been read before it was compressed, and is to `skip`.
     """
 
     stream: str
@@ -54,6 +56,8 @@ class WorkOrder:
     latest: int | None = None
     fingerprint: Fingerprint | None = None
     sequence: int = 0  # of the delivery that the first order of a lane begins
+    skip: int = 0  # bytes
+    modified: int | None = None  # when the file was last written, in microseconds
     doubt: Doubt = NO_DOUBT
 
 
@@ -91,6 +95,19 @@ class Piece:
 
 
 @dataclass(frozen=True)
+class Overlong:
+    """A line that is longer than any record: it is passed over, and what follows is read."""
+
+    path: str
+    start: int
+    size: int
+
+    def __str__(self) -> str:
+        megabytes = f"{self.size >> 20:,} MB, more than {LONGEST_LINE >> 20} MB"
+        return f"{self.path}, byte {self.start}: a line has {megabytes}, and counts as a bad row"
+
+
+@dataclass(frozen=True)
 class Bundle:
     """The fields of several pieces in one table; of each its number of rows, and broken ones."""
 
@@ -99,8 +116,9 @@ class Bundle:
     broken: Sequence[Mapping[int, str]]
 
 
-def is_gzip(path: Path | str) -> bool:
-    return str(path).endswith(".gz")
+def is_blank(line: bytes, format_: Format) -> bool:
+    """Whether a line is no record: it has nothing but blanks, of which a delimiter is none."""
+    return not line.strip(_blanks(format_.delimiter) + b"\n" if format_.kind == "csv" else None)
 
 
 def read_chunks(
@@ -117,7 +135,7 @@ def read_chunks(
     for piece in read_pieces(order, format_, columns, piece_bytes):
         if isinstance(piece, Chunk):
             yield piece
-        else:
+        elif isinstance(piece, Piece):
             with _readable(order.path, format_):
                 bundle = split([piece], format_, bare)
             yield Chunk(bundle.fields, piece.start, piece.size, dict(bundle.broken[0]))
@@ -125,7 +143,7 @@ def read_chunks(
 
 def read_pieces(
     order: WorkOrder, format_: Format, columns: list[str], piece_bytes: int = PIECE_BYTES
-) -> Generator[Piece | Chunk, None, None]:
+) -> Generator[Piece | Chunk | Overlong, None, None]:
     """The pieces of a work order: text that is still to be split, or row groups as they are.
 
     A file that cannot be read on raises InputError.
@@ -136,7 +154,7 @@ def read_pieces(
         elif format_.kind == "csv":
             names = tuple(_csv_names(file, order.path, format_))
             for piece in _pieces(file, order, piece_bytes):
-                yield replace(piece, names=names)
+                yield replace(piece, names=names) if isinstance(piece, Piece) else piece
         else:
             yield from _pieces(file, order, piece_bytes)
 
@@ -193,7 +211,7 @@ def _row_groups(path: str, order: WorkOrder, columns: list[str]) -> Iterator[Chu
             yield Chunk(rows, group, size, {})
 
 
-def _pieces(file: BinaryIO, order: WorkOrder, piece_bytes: int) -> Iterator[Piece]:
+def _pieces(file: BinaryIO, order: WorkOrder, piece_bytes: int) -> Iterator[Piece | Overlong]:
     """The lines of a range, a bounded number of bytes at once unless a line is longer."""
     if not is_gzip(order.path):
         start = _first_line_start(file, order.start)
@@ -201,8 +219,13 @@ def _pieces(file: BinaryIO, order: WorkOrder, piece_bytes: int) -> Iterator[Piec
         return
     members = Gunzip(file, order.start, order.end)
     text = io.BufferedReader(members, BLOCK_BYTES)
-    for piece in _cut(text, order.path, order.start, None, piece_bytes):
-        whole = piece if members.damage is None else piece.complete()
+    start = order.start
+    if order.skip:
+        start += skip(text, order.skip - 1) + len(text.readline())  # to where a line starts
+    for piece in _cut(text, order.path, start, None, piece_bytes):
+        whole = piece
+        if isinstance(piece, Piece) and members.damage is not None:
+            whole = piece.complete()
         if whole.size:
             yield whole
     if members.damage is not None:
@@ -211,16 +234,27 @@ def _pieces(file: BinaryIO, order: WorkOrder, piece_bytes: int) -> Iterator[Piec
 
 def _cut(
     file: BinaryIO, path: str, position: int, end: int | None, piece_bytes: int
-) -> Iterator[Piece]:
+) -> Iterator[Piece | Overlong]:
     while end is None or position < end:
         text = file.read(piece_bytes if end is None else min(piece_bytes, end - position))
         if not text and end is None:
             return
         if not text:
             raise InputError(f"{path} shrank to {position} bytes while it was read")
-        rest = b"" if text.endswith(b"\n") else _rest_of_line(file, path)
-        yield Piece(position, text, rest)
-        position += len(text) + len(rest)
+        rest = b"" if text.endswith(b"\n") else file.readline(LONGEST_LINE)
+        piece = Piece(position, text, rest)
+        position += piece.size
+        if len(rest) < LONGEST_LINE:
+            yield piece
+            continue
+        before = piece.complete()
+        if before.size:
+            yield before
+        while rest and not rest.endswith(b"\n"):
+            rest = file.readline(PIECE_BYTES)
+            position += len(rest)
+        start = piece.start + before.size
+        yield Overlong(path, start, position - start)
 
 
 def _first_line_start(file: BinaryIO, start: int) -> int:
@@ -233,13 +267,6 @@ def _first_line_start(file: BinaryIO, start: int) -> int:
         if text.endswith(b"\n"):
             break
     return position
-
-
-def _rest_of_line(file: BinaryIO, path: str) -> bytes:
-    rest = file.readline(_LONGEST_LINE)
-    if len(rest) == _LONGEST_LINE:
-        raise InputError(f"{path} has a line of more than {_LONGEST_LINE >> 20} MB; is it a log?")
-    return rest
 
 
 def _lines(piece: Piece, bare: bool) -> pa.Table:
@@ -284,7 +311,7 @@ def _split_ended(text: memoryview) -> pa.Array | None:
     if not len(ends) or ends[-1] != len(data):
         ends = np.append(ends, len(data))
     offsets = np.concatenate([[0], ends]).astype(np.int32)
-    if np.diff(offsets).min() <= len(b"\r\n"):
+    if np.diff(offsets).min() <= len(b"\r\n") or _IS_BLANK[data[offsets[:-1]]].any():
         return None
     buffers = [None, pa.py_buffer(offsets), pa.py_buffer(text)]
     return pa.Array.from_buffers(pa.string(), len(ends), buffers)
@@ -317,9 +344,21 @@ def _split(text: memoryview) -> tuple[pa.Array, NDArray[np.int64]]:
     full = ends > starts
     if not full.all():
         starts, ends = starts[full], ends[full]
+    if _IS_BLANK[data[starts]].any():
+        full = ~_are_blank(data, starts, ends)
+        starts, ends = starts[full], ends[full]
     views = pa.py_buffer(_views(data, starts, ends - starts))
     buffers = [None, views, pa.py_buffer(text)]
     return pa.Array.from_buffers(pa.string_view(), len(starts), buffers), starts
+
+
+def _are_blank(
+    data: NDArray[np.uint8], starts: NDArray[np.int64], ends: NDArray[np.int64]
+) -> NDArray[np.bool_]:
+    """Which of some stretches, none of them empty, are nothing but blanks."""
+    seen = np.append(~_IS_BLANK[data], False)
+    bounds = np.stack([starts, ends], axis=1).ravel()
+    return ~np.logical_or.reduceat(seen, bounds)[::2] if len(starts) else np.zeros(0, bool)
 
 
 def _views(
@@ -368,7 +407,19 @@ def _csv_text(piece: Piece, format_: Format) -> bytes:
     if piece.start == 0:
         text = text.removeprefix(_BYTE_ORDER_MARK)
         text = text.partition(b"\n")[2] if format_.header else text
+    if text[:1].isspace() or any(b"\n" + blank in text for blank in (b" ", b"\t", b"\r")):
+        text = _blank(format_.delimiter).sub(b"", text)
     return text if text.endswith(b"\n") or not text else text + b"\n"
+
+
+def _blanks(delimiter: str) -> bytes:
+    return b" \t\r".replace(delimiter.encode(), b"")
+
+
+@cache
+def _blank(delimiter: str) -> re.Pattern[bytes]:
+    """What a line has that is nothing but blanks; a delimiter is none."""
+    return re.compile(b"(?m)^[" + re.escape(_blanks(delimiter)) + b"]+$")
 
 
 def _blank_lines(text: bytes) -> int:
@@ -441,7 +492,10 @@ def _csv_names(file: BinaryIO, path: str, format_: Format) -> list[str]:
     """Names of a CSV file's fields; fields past the header's are column8, column9 and so on."""
     file.seek(0)
     text = io.BufferedReader(Gunzip(file, 0, None)) if is_gzip(path) else file
-    return _column_names([_rest_of_line(text, path), _rest_of_line(text, path)], format_)
+    lines = [text.readline(LONGEST_LINE) for _ in range(2)]
+    if any(len(line) == LONGEST_LINE for line in lines):
+        raise InputError(f"{path} has a line of more than {LONGEST_LINE >> 20} MB; is it a log?")
+    return _column_names(lines, format_)
 
 
 def _column_names(first_lines: list[bytes], format_: Format) -> list[str]:

@@ -8,6 +8,7 @@ differ in these bytes.
 from __future__ import annotations
 
 import errno
+import io
 import os
 import zlib
 from contextlib import suppress
@@ -15,9 +16,11 @@ from dataclasses import dataclass
 from functools import cache
 from itertools import chain
 from pathlib import Path
-from typing import BinaryIO
+from tempfile import TemporaryFile
+from typing import BinaryIO, cast
 
 from muntin.errors import InputError
+from muntin.logs.gunzip import BLOCK_BYTES, Gunzip, is_gzip
 
 PRINT_BYTES = 256
 _BLOCK_BYTES = 64 << 10
@@ -27,16 +30,21 @@ Key = tuple[int, int]  # device and inode
 
 @dataclass(frozen=True)
 class Fingerprint:
-    """The inode of a file, and the checksum of its last bytes before `end`."""
+    """The inode of a file, the checksum of its last bytes before `end`, and that of its first."""
 
     inode: int
     end: int
     crc: int
+    head_end: int = 0
+    head_crc: int = 0
 
 
 @dataclass(frozen=True)
 class FilePosition:
-    """How far one file has been read: bytes, or row groups of a Parquet file."""
+    """How far one file has been read: bytes, or row groups of a Parquet file.
+
+    A copy of a file that is still there is not read as long as that is so.
+    """
 
     source: str
     path: str
@@ -45,6 +53,13 @@ class FilePosition:
     position: int = 0
     print_end: int = 0
     print_crc: int = 0
+    head_end: int = 0  # first bytes of the text, by which compressed copies are known
+    head_crc: int = 0
+    skip: int = 0  # bytes of the text of a gzip file that were read before it was compressed
+    seen: int = 0  # bytes there were when it was handed out last
+    modified: int = 0  # when that was written, in nanoseconds
+    since: int | None = None  # how far its source had come then, in time; None: it was new
+    original: int = 0  # the inode of the file that this is a copy of
 
     @property
     def key(self) -> Key:
@@ -52,7 +67,13 @@ class FilePosition:
 
     @property
     def fingerprint(self) -> Fingerprint:
-        return Fingerprint(self.inode, self.print_end, self.print_crc)
+        prints = self.print_end, self.print_crc, self.head_end, self.head_crc
+        return Fingerprint(self.inode, *prints)
+
+
+def is_absence(error: OSError) -> bool:
+    """Whether an error says that nothing is there, and not that it cannot be looked at."""
+    return error.errno in (errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ENAMETOOLONG)
 
 
 def checksum(file: BinaryIO, end: int) -> int:
@@ -114,14 +135,38 @@ def open_same(path: Path, known: Fingerprint | None) -> BinaryIO:
             return file
         file.close()
     near = Surroundings()
-    for other in filter(None, [near.find(path, known.inode), *near.beside(path)]):
+    others = list(filter(None, [near.find(path, known.inode), *near.beside(path)]))
+    for other in others:
         with suppress(OSError):
             file = other.open("rb")
             if holds(file, known):
                 return file
             file.close()
+    for other in others if not is_gzip(path) else ():
+        with suppress(OSError):
+            text = _unpacked(other, known) if is_gzip(other) else None
+            if text is not None:
+                return text
     what = "was cut or rewritten" if path.exists() else "was removed"
     raise InputError(f"{path} {what} before it was read")
+
+
+def _unpacked(path: Path, known: Fingerprint) -> BinaryIO | None:
+    """The text of a compressed file up to the end of a fingerprint, if that is of it."""
+    text = cast(BinaryIO, TemporaryFile())  # noqa: SIM115
+    with path.open("rb") as file:
+        members = io.BufferedReader(Gunzip(file, 0, None), BLOCK_BYTES)
+        first = members.read(known.head_end)
+        text.write(first)
+        left = known.end - len(first) if zlib.crc32(first) == known.head_crc else 0
+        while left and (block := members.read(min(left, BLOCK_BYTES))):
+            text.write(block)
+            left -= len(block)
+    text.flush()
+    if holds(text, known):
+        return text
+    text.close()
+    return None
 
 
 class Surroundings:
@@ -146,6 +191,12 @@ class Surroundings:
     def beside(self, path: Path) -> list[Path]:
         """The files of a path's folder, and of its link's."""
         return [file for folder in _folders(path) for file in self._files(folder).values()]
+
+    def around(self, path: Path) -> list[Path]:
+        """The same, and the files of folders in there; others may be of other servers."""
+        folders = _folders(path)
+        searched = chain(folders, chain.from_iterable(map(self._inner, folders)))
+        return [file for folder in searched for file in self._files(folder).values()]
 
 
 def _folders(path: Path) -> list[Path]:

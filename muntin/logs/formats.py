@@ -23,6 +23,7 @@ from muntin.logs.casts import (
 )
 from muntin.logs.chunks import LINE
 from muntin.logs.regexes import groups
+from muntin.logs.times import time_sql
 from muntin.model import POSITION, UNTIL, Axis, Column, Format, Shape, Stream
 
 _QUOTED = r'(?:[^"\\]|\\.)*'
@@ -137,6 +138,15 @@ def _unfit(column: Column) -> str:
     return f"column {quote(column.name)} is not {column.type}"
 
 
+def text_sql(stream: Stream, column: Column, present: frozenset[str]) -> str:
+    """Over `fields`: one column as it is written."""
+    if stream.format.kind in ("csv", "parquet") and column.name not in present:
+        return "SELECT NULL AS text FROM fields"
+    written = Column(column.name, "VARCHAR")
+    fields = _fields_sql(stream.format, [written], torn=True) or "FROM fields"
+    return f"SELECT CAST({quote(column.name)} AS VARCHAR) AS text FROM ({fields})"
+
+
 def needed_columns(stream: Stream, wanted: Wanted) -> list[Column]:
     """The columns to parse: those wanted, and those that positions are made of."""
     made_of = " ".join(
@@ -158,7 +168,7 @@ def position_sql(stream: Stream) -> str:
     ((_, kind),) = describe(f"SELECT {stream.timestamp} AS t FROM records", columns, "records")
     time = f"({stream.timestamp})"
     if kind == "VARCHAR":
-        return f"epoch_us(CAST({time} AS TIMESTAMP WITH TIME ZONE))"
+        return f"epoch_us({time_sql(time)})"
     if kind == "TIMESTAMP_NS":  # epoch_us would round up, perhaps into the next window
         return f"floor_div(epoch_ns({time}), 1000)"
     if kind.startswith(("TIMESTAMP", "DATE")):

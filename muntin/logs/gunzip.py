@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import io
 import zlib
+from pathlib import Path
 from typing import Any, BinaryIO
 
 BLOCK_BYTES = 64 << 10
+CUT = "it ends too early"
 _GZIP = 31  # zlib's way to say: with gzip's header and checksum
 
 
@@ -46,7 +48,7 @@ class Gunzip(io.RawIOBase):
             text = self._decompress()
         if text or self.damage is not None or not self._inside:
             return text
-        self.damage = "it ends too early"
+        self.damage = CUT
         return self._member.flush()
 
     def _read(self) -> bool:
@@ -72,6 +74,18 @@ class Gunzip(io.RawIOBase):
             self._inside = bool(self._input)
             self._member = zlib.decompressobj(_GZIP)
         return text
+
+
+def is_gzip(path: Path | str) -> bool:
+    return str(path).endswith(".gz")
+
+
+def skip(text: io.BufferedIOBase, count: int) -> int:
+    """Reads on by so many bytes, or to the end; returns how many there were."""
+    left = count
+    while left and (read := len(text.read(min(BLOCK_BYTES, left)))):
+        left -= read
+    return count - left
 
 
 def _words(error: str) -> str:

@@ -1,7 +1,8 @@
 """Columns of a stream that declares none, from a sample of its files.
 
-A type is taken only if every sampled value has it and would be written the same way again:
-007 is a text, as is an integer too long for its type.
+A type is what most sampled values are: nine in ten, or all but one of a few. The others make bad
+rows. A type has to give back what it takes: where some value looks like a number but would
+not be written the same way again, as 007 or an integer too long for its type, all are texts.
 """
 
 from __future__ import annotations
@@ -9,35 +10,45 @@ from __future__ import annotations
 import json
 import re
 import tempfile
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
 
 import duckdb
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet
 
 from muntin.errors import EngineError, InputError
 from muntin.kernel.engine import column_types, literal, quote, run
-from muntin.logs.chunks import LINE, WorkOrder, read_chunks
-from muntin.logs.formats import FIXED_COLUMNS, groups_sql
+from muntin.logs.chunks import LINE, LONGEST_LINE, WorkOrder, read_chunks
+from muntin.logs.formats import FIXED_COLUMNS, PATTERNS, groups_sql
 from muntin.logs.patterns import described, path_patterns
 from muntin.logs.regexes import groups
+from muntin.logs.structures import is_most, odd_fields, without
+from muntin.logs.times import time_sql
 from muntin.model import Column, Stream
 
 _FILES = 8
 _ROWS = 2000
 _BYTES = 1 << 20
 
-# How values of each type are written, the narrowest type first. An integer of more than 15
-# digits would not come back from a double.
+_NUMBERS = ("BIGINT", "HUGEINT", "DOUBLE")  # the narrowest first
+# How values of each type are written. An integer of more than 15 digits would not come back from
+# a double.
 _SHAPES = {
     "BIGINT": r"-?(0|[1-9]\d*)",
     "HUGEINT": r"-?(0|[1-9]\d*)",
     "DOUBLE": r"[+-]?((0|[1-9]\d{0,14})|(0|[1-9]\d*)?(\.\d*([eE][+-]?\d+)?|[eE][+-]?\d+)"
     r"|(?i:nan|inf|infinity))",
     "BOOLEAN": r"(?i:true|false)",
-    "TIMESTAMP": r"\d{4}-\d{1,2}-\d{1,2}([ T].*)?",
+    "TIMESTAMP": r"""["'\[(]?(\d{4}[-/]\d{1,2}[-/]\d{1,2}([ Tt].*)?"""
+    r"|\d{1,2}/[A-Za-z]{3}/\d{4}:.*)",
 }
+_WIDER = 10  # times as many fields as in the middle line are not those of a usual record
+_FEW_FIELDS = 100
+_LONG = 1 << 20  # bytes of a line
 
 
 def infer_columns(stream: Stream) -> tuple[Column, ...]:
@@ -52,6 +63,25 @@ def infer_columns(stream: Stream) -> tuple[Column, ...]:
     if kind == "csv":
         return _narrowed(fields)
     return _json_columns(stream, fields) if kind == "json" else _regex_columns(stream, fields)
+
+
+def names_in_files(stream: Stream) -> list[str]:
+    """The names of fields in a sample of the files, whatever is declared; none if unknown."""
+    try:
+        kind, paths = stream.format.kind, _some(_paths_with_content(stream))
+        if kind == "parquet":
+            return [column.name for column in _parquet_columns(paths[-1])]
+        fields = _sample(stream, paths)
+    except InputError:
+        return []
+    if kind in PATTERNS or kind == "regex":
+        return [name for name in groups(stream.format.pattern or PATTERNS[kind]) if name]
+    if kind != "json":
+        return list(fields.column_names)
+    sql = f"SELECT DISTINCT unnest(TRY(json_keys({LINE}))) AS name FROM fields"
+    return [
+        str(name) for name in run(sql, {"fields": fields}, "looking at names")["name"].to_pylist()
+    ]
 
 
 def _paths_with_content(stream: Stream) -> list[Path]:
@@ -126,52 +156,99 @@ def _nothing_like(stream: Stream, expected: str, fields: pa.Table) -> InputError
     )
 
 
-def _narrowed(table: pa.Table) -> tuple[Column, ...]:
-    """The narrowest type that holds every sampled value of each text column."""
+def _narrowed(table: pa.Table, kinds: Sequence[str] = tuple(_SHAPES)) -> tuple[Column, ...]:
+    """The narrowest of some types for each text column; text where there is none."""
     values = [
         pa.table({"place": pa.repeat(place, table.num_rows), "value": column.cast(pa.string())})
         for place, column in enumerate(table.columns)
     ]
-    fits = ", ".join(f"{_fits_sql(kind)} AS {kind}" for kind in _SHAPES)
-    sql = f"SELECT place, {fits} FROM fields WHERE value <> '' GROUP BY place"
+    counted = ", ".join(f"count_if({kind}) AS {kind}" for kind in _SHAPES)
+    fits = ", ".join(f"{_fits_sql(k) if k in kinds else 'false'} AS {k}" for k in _SHAPES)
+    number = " OR ".join(_NUMBERS)
+    sql = (
+        f"SELECT place, count(*) AS total, {counted}, count_if({number}) AS numbers, "
+        f"count_if(TRY_CAST(value AS DOUBLE) IS NOT NULL AND NOT ({number})) AS otherwise "
+        f"FROM (SELECT *, {fits} FROM fields WHERE value <> '') GROUP BY place"
+    )
     rows = run(sql, {"fields": pa.concat_tables(values)}, "looking at columns").to_pylist()
-    kinds = {row["place"]: [kind for kind in _SHAPES if row[kind]] for row in rows}
+    found = {row["place"]: _type_of(row) for row in rows}
     return tuple(
-        Column(name, (kinds.get(place) or ["VARCHAR"])[0])
-        for place, name in enumerate(table.column_names)
+        Column(name, found.get(place, "VARCHAR")) for place, name in enumerate(table.column_names)
     )
 
 
 def _fits_sql(kind: str) -> str:
     shape = f"regexp_full_match(value, {literal(_SHAPES[kind])})"
-    return f"bool_and({shape} AND TRY_CAST(value AS {kind}) IS NOT NULL)"
+    value = time_sql("value") if kind == "TIMESTAMP" else f"TRY_CAST(value AS {kind})"
+    return f"({shape} AND {value} IS NOT NULL)"
+
+
+def _type_of(counts: Mapping[str, int]) -> str:
+    """The type of a column, from how many of its values fit which."""
+    total = counts["total"]
+    if is_most(counts["numbers"], total):
+        exact = [kind for kind in _NUMBERS if counts[kind] == counts["numbers"]]
+        return exact[0] if exact and not counts["otherwise"] else "VARCHAR"
+    return next((k for k in ("BOOLEAN", "TIMESTAMP") if is_most(counts[k], total)), "VARCHAR")
 
 
 def _json_columns(stream: Stream, fields: pa.Table) -> tuple[Column, ...]:
-    """DuckDB's own inference over the lines that are objects; numbers are looked at again.
+    """DuckDB's own inference over the lines that are objects; scalars are looked at again.
 
     It calls integers of both signs a HUGEINT, and long ones a DOUBLE.
     """
-    sql = f"SELECT {LINE} FROM fields WHERE coalesce(TRY(json_type({LINE})) = 'OBJECT', false)"
-    objects = run(sql, {"fields": fields}, f"looking at stream '{stream.name}'")
+    doing = f"looking at stream '{stream.name}'"
+    is_object = f"coalesce(TRY(json_type({LINE})) = 'OBJECT', false)"
+    sql = (
+        f"SELECT {LINE}, TRY(json_structure({LINE})) AS structure, strlen({LINE}) AS size, "
+        f"json_array_length(json_keys({LINE})) AS width FROM fields WHERE {is_object}"
+    )
+    objects = run(sql, {"fields": fields}, doing)
     if not objects.num_rows:
         raise _nothing_like(stream, "is a JSON object", fields)
-    kinds = _json_kinds(stream, objects)
-    numbers = [n for n, kind in kinds.items() if kind in ("BIGINT", "HUGEINT", "UBIGINT", "DOUBLE")]
-    numbers += _scalar_fields(objects, [name for name, kind in kinds.items() if kind == "JSON"])
-    if numbers:
-        written = literal(json.dumps(dict.fromkeys(numbers, "VARCHAR")))
-        sql = f"SELECT unnest(from_json({LINE}, {written})) FROM fields"
-        texts = run(sql, {"fields": objects}, f"looking at stream '{stream.name}'")
-        kinds |= {column.name: column.type for column in _narrowed(texts)}
+    usual = _usual(objects)
+    if not usual.num_rows:
+        raise InputError(f"stream '{stream.name}': every line is nested more than 128 levels deep")
+    kinds = _json_kinds(stream, usual)
+    scalars = [n for n, kind in kinds.items() if kind in (*_NUMBERS, "UBIGINT")]
+    scalars += _scalar_fields(usual, [name for name, kind in kinds.items() if kind == "JSON"])
+    texts = [name for name, kind in kinds.items() if kind == "VARCHAR"]
+    for names, among in ((scalars, tuple(_SHAPES)), (texts, ("TIMESTAMP",))):
+        if names:
+            written = literal(json.dumps(dict.fromkeys(names, "VARCHAR")))
+            sql = f"SELECT unnest(from_json({LINE}, {written})) FROM fields"
+            values = run(sql, {"fields": usual}, doing)
+            kinds |= {column.name: column.type for column in _narrowed(values, among)}
     return tuple(Column(name, kind) for name, kind in kinds.items())
+
+
+def _usual(objects: pa.Table) -> pa.Table:
+    """Lines as most are: not too deep or too wide, and without values of an unusual kind."""
+    widths = np.asarray(objects["width"].combine_chunks())
+    middle = int(np.sort(widths)[len(widths) // 2])
+    usual = widths <= max(_FEW_FIELDS, _WIDER * middle)
+    short = np.asarray(objects["size"].combine_chunks()) <= _LONG
+    usual &= short if short.any() else True
+    deep = np.asarray(objects["structure"].is_null().combine_chunks())
+    kept = objects.filter(pa.array(usual & ~deep))
+    odd = odd_fields(Counter(kept["structure"].to_pylist()))
+    if not odd:
+        return kept.select([LINE])
+    lines = [
+        without(line, odd[structure]) if structure in odd else line
+        for line, structure in zip(*(kept[n].to_pylist() for n in (LINE, "structure")), strict=True)
+    ]
+    return pa.table({LINE: pa.array(lines, pa.string())})
 
 
 def _json_kinds(stream: Stream, objects: pa.Table) -> dict[str, str]:
     with tempfile.NamedTemporaryFile("w", encoding="utf-8", suffix=".json") as file:
         file.writelines(f"{line}\n" for line in objects[LINE].to_pylist())
         file.flush()
-        options = "format='newline_delimited', records=true, map_inference_threshold=-1"
+        options = (
+            "format='newline_delimited', records=true, map_inference_threshold=-1, "
+            f"maximum_object_size={LONGEST_LINE}"
+        )
         sql = f"DESCRIBE SELECT * FROM read_json({literal(file.name)}, {options})"
         try:
             with duckdb.connect() as own:  # the one of all others may open no files

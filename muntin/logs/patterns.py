@@ -13,6 +13,9 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from stat import S_ISDIR, S_ISREG
+
+from muntin.logs.files import is_absence
 
 _SOURCE = "{source}"
 
@@ -24,6 +27,16 @@ class Walk:
     files: list[tuple[str, str]] = field(default_factory=list)
     links: list[str] = field(default_factory=list)
     folders: list[str] = field(default_factory=list)
+    denied: list[Denied] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class Denied:
+    """What cannot be looked at, the source it belongs to or else its own name, and why."""
+
+    path: str
+    source: str
+    reason: str
 
 
 class PathPattern:
@@ -78,7 +91,14 @@ class PathPattern:
     def _look_into(self, folder: str, depth: int, walk: Walk) -> None:
         walk.folders.append(folder)
         last = depth + 1 == len(self._names)
-        for name, is_folder, is_file, is_link in self._matching(folder, depth):
+        try:
+            matching = self._matching(folder, depth)
+        except OSError as error:
+            if not is_absence(error):
+                reason = error.strerror or str(error)
+                walk.denied.append(Denied(folder, self._folder_source(folder, depth), reason))
+            return
+        for name, is_folder, is_file, is_link in matching:
             path = name if folder == "." else f"{folder.rstrip('/')}/{name}"
             if last and is_file:
                 walk.files.append((path, self._source_named(path)))
@@ -91,15 +111,23 @@ class PathPattern:
         regex, matches = self._wild[depth], []
         if regex is None:
             name, path = self._names[depth], os.path.join(folder, self._names[depth])  # noqa: PTH118
-            is_folder, is_file = os.path.isdir(path), os.path.isfile(path)  # noqa: PTH112, PTH113
-            return [(name, is_folder, is_file, os.path.islink(path))]  # noqa: PTH114
-        with suppress(OSError), os.scandir(folder) as entries:
+            mode = os.stat(path).st_mode  # noqa: PTH116
+            return [(name, S_ISDIR(mode), S_ISREG(mode), os.path.islink(path))]  # noqa: PTH114
+        with os.scandir(folder) as entries:
             for entry in entries:
                 if regex.fullmatch(entry.name):
                     with suppress(OSError):
                         kind = entry.is_dir(), entry.is_file(), entry.is_symlink()
                         matches.append((entry.name, *kind))
         return sorted(matches)
+
+    def _folder_source(self, folder: str, depth: int) -> str:
+        """The source of all files in a folder, or the folder's own name if that is not told."""
+        inside = _below(str(self.root), folder)
+        match = re.fullmatch("/".join(map(_name_regex, self._names[:depth])), inside)
+        if match is not None and "source" in match.re.groupindex:
+            return str(match["source"])
+        return f"{_below(str(self._below), folder).rstrip('/')}/"
 
     def _source_named(self, path: str) -> str:
         """The same as `source_of` for a path that a walk has found."""

@@ -16,26 +16,33 @@ from itertools import accumulate, compress, pairwise
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from muntin.errors import BadRowError, EngineError, InputError
+from muntin.fidelity.losses import Loss
+from muntin.fidelity.score import EVER, NEVER
 from muntin.kernel.clocks import Clocks
 from muntin.kernel.compute import Recipe, Segment, compute_together, repeated_sources
 from muntin.kernel.engine import run
 from muntin.kernel.merge import gather, merge
-from muntin.kernel.reading import Reading
+from muntin.kernel.reading import Begun, Reading
 from muntin.logs.bad import ahead_text, first_bad_row, first_fall, place_of
 from muntin.logs.chunks import (
     PIECE_BYTES,
     Bundle,
     Chunk,
+    Overlong,
     Piece,
     WorkOrder,
     fits_beside,
     read_pieces,
     split,
 )
+from muntin.logs.copies import log_of
 from muntin.logs.formats import Wanted, needed_columns, records_sql, sizes_sql
+from muntin.logs.gunzip import CUT, is_gzip
 from muntin.model import NOWHERE, POSITION, SIZE, SOURCE_COLUMN, TIME, UNTIL, Stream
+from muntin.units import FIRST_US, LAST_US
 
 # Blocks of pieces are merged when they become many: a lane may be one long gzip file.
 _BLOCKS_AT_MOST = 32
@@ -94,10 +101,26 @@ class _Lane:
     clocks: Clocks
     readings: list[Reading] = field(default_factory=list)
     told: bool = False  # of a bad row
+    span: tuple[WorkOrder, int, int] | None = None
+    """The lowest and the highest time in an order that is read at once."""
+
+    begun: WorkOrder | None = None  # the last of which a record was read
 
     @property
     def source(self) -> str:
         return self.orders[0].source
+
+    def reach(self, order: WorkOrder, positions: pa.ChunkedArray) -> None:
+        """Takes the times of some records of an order that is read at once."""
+        low, high = pc.min_max(positions).as_py().values()
+        if low is not None and self.span is not None and self.span[0] is order:
+            low, high = min(low, self.span[1]), max(high, self.span[2])
+        self.span = self.span if low is None else (order, low, high)
+
+    def begins(self, order: WorkOrder) -> bool:
+        """Whether this is the first record of an order, and of its file."""
+        before, self.begun = self.begun, order
+        return before is not order and not order.start and not order.skip
 
     def reading(self) -> Reading:
         number = self.orders[0].sequence
@@ -109,12 +132,21 @@ class _Lane:
 
 @dataclass(frozen=True)
 class _Read:
-    """A piece of a lane, or instead of one why there is none."""
+    """A piece of a lane, or instead of one why there is none.
+
+    Then it is lost, with the bytes where that is known, or a bad row.
+    """
 
     lane: _Lane
     order: WorkOrder
     piece: Piece | Chunk | None
     refusal: str | None = None
+    lost: bool = False
+    left: int | None = None
+
+    @property
+    def log(self) -> str:
+        return log_of(self.order.path)
 
 
 class _Reader:
@@ -130,6 +162,7 @@ class _Reader:
         self._needed = [c.name for c in needed_columns(stream, self._wanted)]
         self._needs = _needed_from(recipes)
         self._blocks: dict[str, list[pa.Table]] = {}
+        self._seen: set[str] = set()  # columns of which there was a value
         self._pending: list[_Read] = []
         self._pending_bytes = 0
 
@@ -142,13 +175,22 @@ class _Reader:
         """Reads all orders of a lane. The last pieces may wait for those of the next lanes."""
         format_, fail = self._stream.format, self._stream.on_bad_row == "fail"
         for order in lane.orders:
+            in_bytes = format_.kind != "parquet" and not is_gzip(order.path)
+            left = order.end - order.start
             try:
                 for piece in read_pieces(order, format_, self._needed, self._piece_bytes):
-                    self._add(_Read(lane, order, piece), piece.size)
+                    left -= piece.size
+                    if not isinstance(piece, Overlong):
+                        self._add(_Read(lane, order, piece), piece.size)
+                    elif fail:
+                        raise BadRowError(str(piece))
+                    else:
+                        self._add(_Read(lane, order, None, str(piece)), 0)
             except InputError as error:
                 if fail:
                     raise
-                self._add(_Read(lane, order, None, str(error)), 0)
+                known = max(0, left) if in_bytes else None
+                self._add(_Read(lane, order, None, str(error), True, known), 0)
 
     def take_blocks(self) -> Blocks:
         """The blocks of all that was read since they were last taken."""
@@ -243,14 +285,20 @@ class _Reader:
         """Keeps the blocks of a table, and hands the readings of its pieces to their lanes."""
         before = [read.lane.clocks.reached() if wanted.sequences else {} for read in table.reads]
         blocks, readings = compute_together(records, table.segments(), self._recipes)
+        readings[0] = replace(readings[0], columns=self._new_columns(records, wanted))
         for number, reading in enumerate(readings):
+            rows, read = table.ranges()[number], table.reads[number]
+            mine = records.slice(rows.start, len(rows))
+            if is_gzip(read.order.path):
+                read.lane.reach(read.order, mine[POSITION])
             if reading.bad:
-                rows = table.ranges()[number]
-                mine = records.slice(rows.start, len(rows))
                 reading = self._noted(table, number, mine, reading, wanted, before[number])
             if reading.faults:
                 reading = self._placed(table, number, reading)
-            table.reads[number].lane.readings.append(reading)
+            if TIME.column in reading.first and read.lane.begins(read.order):
+                at = mine[POSITION].drop_null()[0].as_py()
+                reading = replace(reading, begun=(Begun(read.log, read.order.path, at),))
+            read.lane.readings.append(reading)
         for shape, block in blocks.items():
             self._blocks.setdefault(shape, []).append(block)
         if any(len(several) > _BLOCKS_AT_MOST for several in self._blocks.values()):
@@ -258,6 +306,13 @@ class _Reader:
                 shape: [merge(self._shapes[shape], several)]
                 for shape, several in self._blocks.items()
             }
+
+    def _new_columns(self, records: pa.Table, wanted: Wanted) -> frozenset[str]:
+        """The columns of which these records are the first to have a value."""
+        there = set(wanted.columns).intersection(records.column_names) - self._seen
+        new = {name for name in there if records.column(name).null_count < records.num_rows}
+        self._seen |= new
+        return frozenset(new)
 
     def _placed(self, table: _Table, number: int, reading: Reading) -> Reading:
         """The reading with the places of records that jobs have failed on."""
@@ -278,7 +333,8 @@ class _Reader:
         fail, refusal = stream.on_bad_row == "fail", table.reads[number].refusal
         if refusal is not None:
             lane.told = True
-            return replace(reading, notes=(refusal,))
+            lost = (_lost(table.reads[number], reading),) if table.reads[number].lost else ()
+            return replace(reading, notes=(refusal,), lost=lost)
         if lane.told and not fail:
             return reading
         chunk, row, note = table.chunk(number), None, None
@@ -295,7 +351,7 @@ class _Reader:
         if fail:
             raise BadRowError(note)
         lane.told = True
-        return replace(reading, notes=(note,), timeless=row is not None and row.timeless)
+        return replace(reading, notes=(note,))
 
 
 @dataclass(frozen=True)
@@ -347,9 +403,33 @@ class _Table:
         if all(chosen):
             return self
         if fields is not None:
-            fields = fields.filter(pa.array(np.repeat(chosen, self.counts)))
+            # Not a filter: Arrow has none for every type of text.
+            parts = [fields.slice(rows.start, len(rows)) for rows in compress(self._ranges, chosen)]
+            fields = pa.concat_tables([fields.slice(0, 0), *parts])
         reads, counts = list(compress(self.reads, chosen)), list(compress(self.counts, chosen))
         return _Table(reads, fields, counts, list(compress(self.broken, chosen)))
+
+
+def _lost(read: _Read, reading: Reading) -> Loss:
+    """What could not be read of an order: in its log it follows what was read.
+
+    Where data is damaged is not known: what was read of the file before may be wrong already.
+    """
+    lane, order = read.lane, read.order
+    lower: int | None = NEVER if order.start == 0 else None
+    if lane.span is not None and lane.span[0] is order:
+        lower = lane.span[2] if str(read.refusal).endswith(CUT) else lane.span[1]
+    elif lane.clocks.slack_us is not None:
+        lower = reading.reached.get(TIME.column, lower)
+    return Loss(
+        order.source,
+        order.path,
+        str(read.refusal).removeprefix(f"{order.path} "),
+        read.log,
+        read.left,
+        lower,
+        EVER if order.modified is None else order.modified + 1,
+    )
 
 
 def _split(reads: Sequence[_Read], stream: Stream, wanted: Wanted) -> Bundle:
@@ -371,7 +451,8 @@ def _splittable(read: _Read, stream: Stream, wanted: Wanted) -> _Read:
     except InputError as error:
         if stream.on_bad_row == "fail":
             raise
-        return replace(read, piece=None, refusal=str(error))
+        size = None if read.piece is None else read.piece.size
+        return replace(read, piece=None, refusal=str(error), lost=True, left=size)
     return read
 
 
@@ -402,9 +483,21 @@ def parse(chunk: Chunk, stream: Stream, wanted: Wanted, order: WorkOrder) -> pa.
 def _parse(fields: pa.Table, stream: Stream, wanted: Wanted, place: str, torn: bool) -> pa.Table:
     """The records of fields, in their order."""
     sql = records_sql(stream, wanted, frozenset(fields.column_names), torn)
-    records = run(sql, {"fields": fields}, f"parsing {place}")
+    records = _in_calendar(run(sql, {"fields": fields}, f"parsing {place}"))
     if wanted.sizes:
         sizes = f"SELECT {sizes_sql(stream.format, fields.column_names)} AS n FROM fields"
         counted = run(sizes, {"fields": fields}, f"measuring {place}")
         records = records.append_column(SIZE, counted["n"])
     return records
+
+
+def _in_calendar(records: pa.Table) -> pa.Table:
+    """The records; those with a time before the year 1 or after 9999 have none."""
+    times = records.column(POSITION)
+    bounds = pc.min_max(times)
+    first, last = (bounds[name].as_py() for name in ("min", "max"))
+    if first is None or (first >= FIRST_US and last <= LAST_US):
+        return records
+    inside = pc.and_(pc.greater_equal(times, FIRST_US), pc.less_equal(times, LAST_US))
+    known = pc.if_else(inside, times, pa.scalar(None, pa.int64()))
+    return records.set_column(records.column_names.index(POSITION), POSITION, known)

@@ -6,11 +6,12 @@ the results of that batch makes restarts exact.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from dataclasses import dataclass, field, replace
 from operator import itemgetter
 
 from muntin.errors import InputError
+from muntin.fidelity.losses import Loss
 from muntin.logs.chunks import WorkOrder
 from muntin.logs.events import Events
 from muntin.logs.files import FilePosition
@@ -38,6 +39,9 @@ class Batch:
     notes: tuple[str, ...] = ()
     touched: Mapping[str, float] | None = None
     """When a file of each source was last changed; None where nothing has, or nobody looked."""
+    lost: tuple[Loss, ...] = ()
+    unreadable: Mapping[str, Sequence[Loss]] = field(default_factory=dict)
+    """By source, what is there and cannot be read now."""
 
 
 @dataclass(frozen=True)
@@ -84,40 +88,62 @@ class Tail:
         if not self._watch.matches():
             raise InputError(self._watch.nothing_matches)
 
+    def names(self, now: float) -> frozenset[str]:
+        """The sources that have something to be read."""
+        self._watch.look(now)
+        return frozenset(unread.file.source for unread in self._watch.unread())
+
     def next_batch(
-        self, now: float, in_order: bool, most: int | None = None, thorough: bool = False
+        self,
+        now: float,
+        in_order: bool,
+        most: int | None = None,
+        thorough: bool = False,
+        reached: Mapping[str, int] | None = None,
+        only: Set[str] | None = None,
     ) -> Batch:
         """What to read next, about `most` bytes where a batch has to be short.
 
         `in_order` keeps each source in one lane, as lateness needs. A `thorough` look is at all
-        files, whatever events tell.
+        files, whatever events tell. `reached` says how far sources have come in time. Of sources
+        that are not among the `only` ones nothing is read.
         """
         self._watch.look(now, thorough)
-        sources = _by_source(self._watch.unread())
+        sources = _by_source(self._unread(only))
         sizes = {source: sum(u.bytes for u in files) for source, files in sources.items()}
         if most is None or most >= self._batch_bytes:
             shares = _shares(sizes, self._batch_bytes)
         else:
             shares = _fair_shares(sizes, most)
-        taken = [list(self._take(files, shares[source])) for source, files in sources.items()]
+        reached = reached or {}
+        taken = [
+            list(self._take(files, shares[source], reached.get(source)))
+            for source, files in sources.items()
+        ]
         taken = [orders for orders in taken if orders]
-        left = self._watch.unread()
+        left = self._unread(only)
         seen = not self._watch.quiet or bool(taken)
         return Batch(
             lanes=tuple(self._lanes(taken, in_order)),
             positions=self._watch.positions,
             bytes=sum(t.bytes for orders in taken for t in orders),
             remaining=sum(u.bytes for u in left),
-            behind=frozenset(u.file.source for u in left),
+            behind=frozenset(u.file.source for u in left) | self._watch.behind,
             notes=self._watch.notes(),
             touched=self._watch.touched if seen else None,
+            lost=self._watch.lost(),
+            unreadable=self._watch.unreadable,
         )
 
-    def _take(self, files: Sequence[Unread], share: int) -> Iterator[_Taken]:
+    def _unread(self, only: Set[str] | None) -> list[Unread]:
+        unread = self._watch.unread()
+        return unread if only is None else [u for u in unread if u.file.source in only]
+
+    def _take(self, files: Sequence[Unread], share: int, reached: int | None) -> Iterator[_Taken]:
         for unread in files:
             if share <= 0:
                 return
-            order = self._watch.hand_out(unread, unread.cut(share))
+            order = self._watch.hand_out(unread, unread.cut(share), reached)
             if order is not None:
                 taken = _Taken(order, unread)
                 share -= taken.bytes

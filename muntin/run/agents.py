@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from muntin.errors import InputError, WireError
 from muntin.fidelity.scoreboard import Source
@@ -17,8 +17,9 @@ from muntin.kernel.block import Block
 from muntin.kernel.compute import Recipe
 from muntin.model import Stream
 from muntin.run.contracts import Batch, Delivery, Request
-from muntin.wire import client
 from muntin.wire.addresses import addresses
+from muntin.wire.client import Client
+from muntin.wire.keys import Keys
 from muntin.wire.messages import Exchange, Fetch, Limits, News, Plan
 
 _AT_ONCE = 32  # agents that are talked to
@@ -31,6 +32,7 @@ class Pull:
     address: str
     fetch: Fetch
     bytes: int
+    client: Client
 
 
 @dataclass(frozen=True)
@@ -42,7 +44,7 @@ class PullTask:
     def deliver(self, recipes: Sequence[Recipe]) -> Iterator[Delivery]:
         shapes = {recipe.shape.id: recipe.shape for recipe in recipes}
         for pull in self.pulls:
-            for parcel in client.fetch(pull.address, pull.fetch):
+            for parcel in pull.client.fetch(pull.address, pull.fetch):
                 blocks = {
                     id_: Block.decode(data, f"block of {pull.address}").table(shapes[id_].pane)
                     for id_, data in parcel.blocks.items()
@@ -65,9 +67,10 @@ class PullWork:
 class Agents:
     """The agents of one stream."""
 
-    def __init__(self, stream: Stream, pipeline: str) -> None:
+    def __init__(self, stream: Stream, pipeline: str, keys: Keys | None = None) -> None:
         """`pipeline` is the name by which agents know for whom they count."""
         self._stream = stream
+        self._client = Client(keys)
         self._pipeline = pipeline
         self._names: dict[str, str] = {}  # of agents, by their address
         self._seen: dict[str, float] = {}
@@ -93,7 +96,7 @@ class Agents:
             final = self._final(news.agent, request)
             if news.last > final:
                 fetch = Fetch(self._pipeline, self._stream.name, final, news.last)
-                pulls.append(Pull(address, fetch, news.bytes))
+                pulls.append(Pull(address, fetch, news.bytes, self._client))
             if news.unread:
                 behind.add(news.agent)
         self._behind = frozenset(behind)
@@ -106,6 +109,9 @@ class Agents:
 
     def behind(self, sources: Mapping[str, Source]) -> frozenset[str]:
         return self._behind
+
+    def names(self, now: float) -> frozenset[str]:
+        return frozenset()
 
     def require(self) -> None:
         """Refuses to read agents to an end that they do not have."""
@@ -124,16 +130,19 @@ class Agents:
         name = self._names.get(address)
         try:
             if name is None:  # to learn who it is
-                name = client.exchange(address, self._told(plan, 0, {})).agent
-            final = self._final(name, request)
-            news = client.exchange(address, self._told(plan, final, limits))
+                first = Exchange(self._pipeline, self._stream.name, plan.digest, 0)
+                name = self._client.exchange(address, first).agent
+            told = Exchange(
+                self._pipeline,
+                self._stream.name,
+                plan.digest,
+                self._final(name, request),
+                limits=limits,
+                wanted=request.wanted,
+            )
+            news = self._client.exchange(address, told)
             if news.digest != plan.digest:
-                news = client.exchange(address, self._told(plan, final, limits, plan))
+                news = self._client.exchange(address, replace(told, plan=plan))
             return news
         except WireError as error:
             return error
-
-    def _told(
-        self, plan: Plan, final: int, limits: Mapping[str, Limits], sent: Plan | None = None
-    ) -> Exchange:
-        return Exchange(self._pipeline, self._stream.name, plan.digest, final, sent, limits)

@@ -37,21 +37,25 @@ class Chooser:
         ]
 
     def computed(self, catalog: Catalog, readings: Sequence[Reading]) -> None:
-        """Takes note of what computing has cost."""
+        """Takes note of what computing a batch has cost."""
+        costs: dict[str, Cost] = {}
+        panes: Counter[tuple[str, int]] = Counter()
         for reading in readings:
-            panes = Counter((tally.axis, tally.size) for tally in reading.tallies)
+            panes.update((tally.axis, tally.size) for tally in reading.tallies)
             for id_, cost in reading.costs.items():
-                if cost.records and id_ in catalog.shapes:
-                    shape = catalog.shapes[id_]
-                    separate = self.choice(shape).separate
-                    overlaps = sum(window.overlap for window in catalog.windows[id_])
-                    self._measured[id_] = self._seen(id_).computed(
-                        panes[shape.axis.column, shape.pane],
-                        cost.records,
-                        0 if separate else cost.rows,
-                        overlaps if separate else 1,
-                        cost.seconds,
-                    )
+                costs[id_] = costs.get(id_, Cost()) + cost
+        for id_, cost in costs.items():
+            if cost.records and id_ in catalog.shapes:
+                shape = catalog.shapes[id_]
+                separate = self.choice(shape).separate
+                overlaps = sum(window.overlap for window in catalog.windows[id_])
+                self._measured[id_] = self._seen(id_).computed(
+                    panes[shape.axis.column, shape.pane],
+                    cost.records,
+                    0 if separate else cost.rows,
+                    overlaps if separate else 1,
+                    cost.seconds,
+                )
 
     def merged(self, costs: Mapping[str, Cost]) -> None:
         """Takes note of what merging rows into windows has cost."""

@@ -16,6 +16,7 @@ from typing import Protocol, runtime_checkable
 
 import pyarrow as pa
 
+from muntin.fidelity.losses import Loss
 from muntin.fidelity.scoreboard import Source
 from muntin.kernel.block import Block
 from muntin.kernel.compute import Recipe
@@ -103,6 +104,8 @@ class Request:
     released: int = 0
     thorough: bool = False
     recipes: Sequence[Recipe] = ()
+    wanted: Mapping[str, int] = field(default_factory=dict)
+    """By axis, positions before which windows have to set off soon, whatever is there of them."""
 
 
 @dataclass(frozen=True)
@@ -117,6 +120,9 @@ class Batch:
     notes: tuple[str, ...] = ()
     touched: Mapping[str, float] | None = None
     """When each source was last seen to be there; None where nobody looked."""
+    lost: tuple[Loss, ...] = ()  # what was found to be lost by now
+    unreadable: Mapping[str, Sequence[Loss]] | None = None
+    """By source, what is there and cannot be read now."""
 
 
 class Intake(Protocol):
@@ -127,6 +133,9 @@ class Intake(Protocol):
 
     def behind(self, sources: Mapping[str, Source]) -> frozenset[str]:
         """Sources that have more to be read at once, and so hold windows back."""
+
+    def names(self, now: float) -> frozenset[str]:
+        """The sources of finite input, before anything is read; none where that is not known."""
 
 
 @dataclass(frozen=True)

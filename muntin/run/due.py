@@ -23,7 +23,7 @@ from muntin.run.departures import Departures, Scores, Upto
 from muntin.run.progress import SESSION, Progress
 from muntin.windows.spec import WindowSpec
 
-_Asked = tuple[str, int, Sample | None, bool, bool]  # axis, pane, sample, leap, late
+_Asked = tuple[str, int, Sample | None, bool, frozenset[str], bool]  # …, leap, left out, late
 
 
 @dataclass(frozen=True)
@@ -59,6 +59,8 @@ class Agenda:
     times: Times
     open_sessions: Mapping[str, int] = field(default_factory=dict)
     """Of jobs with sessions: no open one ends before this, as far as is known."""
+    left_out: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    """Of jobs that take some sources of finite input: the others."""
     _boards: dict[_Asked, Board] = field(default_factory=dict)
     _scores: dict[tuple[_Asked, int, int], C2] = field(default_factory=dict)
 
@@ -126,8 +128,10 @@ class Agenda:
     def _policy(self, job: Job) -> Policy:
         started_us = self.times.started_us if self.times.follow else EVER
         is_time = job.shape.axis.is_time
-        board = self.board(*_asked(job))
-        return Policy(job.bounds, board, self.at, is_time, started_us, self.times.lead_us)
+        board, lead_us = self.board(*self._asked(job)), self.times.lead_us
+        has_windows = kind_of(job.shape).has_windows
+        finite = has_windows and not self.times.follow
+        return Policy(job.bounds, board, self.at, is_time, started_us, lead_us, finite)
 
     def board(
         self,
@@ -135,15 +139,16 @@ class Agenda:
         pane: int,
         sample: Sample | None = None,
         leap: bool = False,
+        left_out: frozenset[str] = frozenset(),
         late: bool = False,
     ) -> Board:
         """What is known of the sources; jobs with the same panes share it.
 
         With what came too late, unless windows take that in: they are revised.
         """
-        asked = axis, pane, sample, leap, late
+        asked = axis, pane, sample, leap, left_out, late
         if asked not in self._boards:
-            board = self.scoreboard.board(self.at, axis, pane, sample, leap)
+            board = self.scoreboard.board(self.at, axis, pane, sample, leap, left_out)
             if late:
                 board = replace(board, late=self.progress.ledger.late((axis, pane)))
             self._boards[asked] = board
@@ -151,13 +156,18 @@ class Agenda:
 
     def _scored(self, job: Job, spec: WindowSpec, ends: Sequence[int]) -> dict[int, C2]:
         """The windows with their scores, if they leave because nothing more is awaited."""
-        asked, scores = _asked(job), {}
+        asked, scores = self._asked(job), {}
         for end in ends:
             key = asked, end - spec.length, end
             if key not in self._scores:
                 self._scores[key] = _score(self.board(*asked), end - spec.length, end)
             scores[end] = self._scores[key]
         return scores
+
+    def _asked(self, job: Job) -> _Asked:
+        shape, left_out = job.shape, self.left_out.get(job.name, frozenset())
+        of_shape = shape.axis.column, shape.pane, shape.sample
+        return *of_shape, job.bounds.leap, left_out, shape.revise_us is None
 
     def _again(self, job: Job, which: int) -> dict[int, C2]:
         """The windows that have left, and that late records have changed."""
@@ -220,11 +230,6 @@ class Agenda:
         if self.scoreboard.furthest(axis) > now_us - spec.range - within:  # its logs are live
             after = max(now_us - within, self.progress.emitted.get((job.name, spec.key), NEVER))
             yield spec.first_end(after // spec.pane) * spec.pane + within
-
-
-def _asked(job: Job) -> _Asked:
-    shape = job.shape
-    return shape.axis.column, shape.pane, shape.sample, job.bounds.leap, shape.revise_us is None
 
 
 def _is_plain(bounds: Bounds) -> bool:

@@ -18,7 +18,7 @@ from muntin.logs.events import FileEvents
 from muntin.logs.files import FilePosition
 from muntin.logs.records import read_lanes
 from muntin.logs.tail import BATCH_BYTES, Lane, Tail
-from muntin.model import Stream
+from muntin.model import TIME, Stream
 from muntin.run.contracts import Batch, Delivery, Request
 
 
@@ -99,7 +99,14 @@ class LogFiles:
         """There is nothing to end."""
 
     def next(self, request: Request) -> Batch:
-        batch = self.tail.next_batch(request.now, request.in_order, request.most, request.thorough)
+        time = TIME.column
+        reached = {
+            name: s.reached[time] for name, s in request.sources.items() if time in s.reached
+        }
+        only = _wanted(request.recipes)
+        batch = self.tail.next_batch(
+            request.now, request.in_order, request.most, request.thorough, reached, only
+        )
         self._behind = batch.behind
         lanes = tuple(_dated(batch.lanes, request))
         work = LaneWork(lanes, self._stream, request.slack_us, self._piece_bytes)
@@ -110,10 +117,25 @@ class LogFiles:
             positions=batch.positions,
             notes=batch.notes,
             touched=batch.touched,
+            lost=batch.lost,
+            unreadable=batch.unreadable,
         )
 
     def behind(self, sources: Mapping[str, Source]) -> frozenset[str]:
         return self._behind
+
+    def names(self, now: float) -> frozenset[str]:
+        return self.tail.names(now)
+
+
+def _wanted(recipes: Sequence[Recipe]) -> frozenset[str] | None:
+    """The sources that some recipe wants; None: all."""
+    wanted: set[str] = set()
+    for recipe in recipes:
+        if recipe.sources is None:
+            return None
+        wanted |= recipe.sources
+    return frozenset(wanted) if recipes else None
 
 
 def _dated(lanes: Iterable[Lane], request: Request) -> Iterator[Lane]:

@@ -11,7 +11,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from muntin.errors import InputError
+from muntin.fidelity.losses import Loss
+from muntin.fidelity.sampling import picked, sufficient
 from muntin.fidelity.score import EVER, NEVER
 from muntin.fidelity.scoreboard import Moment, Scoreboard, Source
 from muntin.fidelity.stream_time import STEP_US
@@ -19,7 +20,7 @@ from muntin.kernel.compute import Recipe
 from muntin.kernel.kinds import kind_of
 from muntin.kernel.plan import hasty
 from muntin.kernel.reading import Reading
-from muntin.model import Fault, Job
+from muntin.model import TIME, Fault, Job
 from muntin.run.answers import emission_of, note_timing, still_leaving
 from muntin.run.catalog import Catalog, InForce
 from muntin.run.chooser import Chooser
@@ -29,6 +30,7 @@ from muntin.run.due import Agenda, Times
 from muntin.run.progress import SESSION
 from muntin.run.results import Emission
 from muntin.run.retention import Retention
+from muntin.run.unread import Unread
 from muntin.schedule.pace import Pace
 from muntin.units import describe, describe_time
 from muntin.windows.choice import Sharing
@@ -96,7 +98,8 @@ class Loop:
         self._notes = list(journal.notes)
         self._unsaved = False  # whether something was read since the last commit
         self._cold = True  # until there was a batch: it takes longer, and tells how far all are
-        self._timeless = False
+        self._unread = Unread(catalog.stream)
+        self._names: frozenset[str] | None = None  # of all sources of finite input
         self._told_unseen = False
         self._warned: set[str] = set()
         self._started: float | None = None
@@ -126,6 +129,8 @@ class Loop:
             self._notes += first.notes
             if first.windows:
                 return self._told(first, 0)
+        if self._names is None:
+            self._names = frozenset() if self._follow else self._intake.names(started)
         batch = self._intake.next(self._request(started, wake_at))
         self._notes += batch.notes
         self._notes += self._read(batch, started)
@@ -248,24 +253,37 @@ class Loop:
             self.progress.released,
             self._scoreboard.falls_silent(self._moment(), started),
             self._recipes(),
+            self._wanted(started),
         )
+
+    def _wanted(self, started: float) -> dict[str, int]:
+        """Before which positions windows with a deadline have to set off before the next batch."""
+        bounds = (job.bounds.within_us for job in self.catalog.jobs.values())
+        soonest = min((within for within in bounds if within is not None), default=None)
+        if soonest is None or not self._follow:
+            return {}
+        lead = 2 * (self.pace.batch.high + self.pace.leaving.high)
+        return {TIME.column: int((started + lead) * 1e6) - soonest}
 
     def _read(self, batch: Batch, started: float) -> Iterator[str]:
         """Has a batch read and notes what came of it; tells what the user should know."""
         self._looked = now = self._tick(started)
+        self._unsaved |= bool(batch.lost)
+        self._lose(batch.lost)
         readings: list[Reading] = []
         if batch.work is not None:
             final = {name: s.sequence for name, s in self.progress.sources.items() if s.sequence}
             delivered = self.collection.add(batch.work, self._recipes(), final)
             readings = list(self._fresh(delivered))
             self.progress.bytes += batch.bytes
-            told = [note for reading in readings for note in reading.notes]
+            told = self._unread.told(readings, self._follow)
             yield from dict.fromkeys([*told, *self._take(readings, now)])
             yield from self._choose()
         if batch.number is not None:
             self.progress.frame_batch = batch.number
         if batch.touched is not None:
-            self._scoreboard.seen(batch.touched, {r.source for r in readings}, now)
+            read = {reading.source for reading in readings}
+            self._scoreboard.seen(batch.touched, read, now, batch.unreadable)
 
     def _recipes(self) -> list[Recipe]:
         """What to compute of the next records, and from where on somebody needs it."""
@@ -275,9 +293,25 @@ class Loop:
             emitted = self.departures.emitted(jobs)
             stopped = [self.progress.failures.stopped_at(job.name) for job in jobs]
             until = max(stopped, key=lambda at: EVER if at is None else at)
-            needs = emitted.needed_from
-            recipes.append(replace(recipe, over=emitted.sessions, needs=needs, until=until))
+            needs, sources = emitted.needed_from, self._sources_of(jobs)
+            recipes.append(
+                replace(recipe, over=emitted.sessions, needs=needs, until=until, sources=sources)
+            )
         return recipes
+
+    def _sources_of(self, jobs: Sequence[Job]) -> frozenset[str] | None:
+        """The sources that some of these jobs take; None: all."""
+        names = self._names or frozenset()
+        left_out = [self._left_out(job) for job in jobs]
+        return names - frozenset.intersection(*left_out) if all(left_out) else None
+
+    def _left_out(self, job: Job) -> frozenset[str]:
+        """The sources of finite input that a job does without, as FIDELITY OF TIME has others."""
+        share, names = job.bounds.fidelity, self._names
+        if share is None or job.bounds.form != "time" or not names:
+            return frozenset()
+        every = names.union(self.catalog.stream.sources, self.progress.sources)
+        return names - picked(names, sufficient(share, len(every)))
 
     def _fresh(self, readings: Sequence[Reading]) -> Iterator[Reading]:
         """The readings that were not delivered before."""
@@ -307,8 +341,13 @@ class Loop:
             source.advance(reading.first, reading.reached, reading.doubt, reading.loose, now)
             progress.records += reading.records
             progress.bad += reading.bad
-            self._timeless |= reading.timeless
             faults += reading.faults
+        self._lose([loss for reading in readings for loss in reading.lost])
+        damaged = {loss.file for reading in readings for loss in reading.lost}
+        for reading in readings:
+            for log, file, at in reading.begun:
+                if file not in damaged:
+                    self._scoreboard.resume(reading.source, log, at)
         self.departures.take(self.catalog, readings)
         progress.ledger.add(tally for reading in readings for tally in reading.tallies)
         self._chooser.computed(self.catalog, readings)
@@ -336,6 +375,12 @@ class Loop:
                     f"{skipped}, from {describe_time(start)} to {describe_time(reached)}: what it "
                     "still writes of the time between is late; see whether its clock is right"
                 )
+
+    def _lose(self, losses: Iterable[Loss]) -> None:
+        for loss in losses:
+            new = Source(sequence=self.progress.released)
+            self.progress.sources.setdefault(loss.source, new)
+            self._scoreboard.lose(loss)
 
     def _choose(self) -> Iterator[str]:
         """Decides anew how windows are computed; tells of changes."""
@@ -367,11 +412,9 @@ class Loop:
 
     def _emit(self, agenda: Agenda, save: bool) -> Emission:
         """The windows that are due, and what has to be saved of what was read."""
-        if agenda.at.final and self._timeless and not self.progress.records:
-            stream = self.catalog.stream
-            raise InputError(
-                f"stream '{stream.name}': TIMESTAMP {stream.timestamp} gave no time for any row"
-            )
+        if agenda.at.final and (refusal := self._unread.refusal(self.progress)) is not None:
+            self._notes = [note for note in self._notes if note not in str(refusal)]
+            raise refusal
         self._scoreboard.awaken(agenda.at.now)
         decision, emission = agenda.decide(), Emission()
         self.departures.note(self.catalog.jobs, decision.due, decision.scores, decision.upto)
@@ -387,7 +430,7 @@ class Loop:
             self._retention.forget(self.catalog, emitted, self.collection, agenda.at.now)
         now = agenda.at.now
         self._retention.forget_bounded(self.catalog, agenda.horizons, self.collection, now)
-        return emission.with_notes(self._unseen(agenda.at))
+        return emission.with_notes([*self._unseen(agenda.at), *self._missing(agenda.at)])
 
     def _dated(self, emission: Emission, agenda: Agenda) -> Emission:
         """The emission with the time at which it is made, which is no other's."""
@@ -409,6 +452,13 @@ class Loop:
         stream = self.catalog.stream.name
         message = f"stream '{stream}' has no source {missing}, which SOURCES declares"
         return [f"{message}: results count it as missing; there are: {known}"]
+
+    def _missing(self, at: Moment) -> Iterator[str]:
+        """Tells of sources and columns of which nothing could be read."""
+        if at.final:
+            yield from self._unread.at_end()
+        used = {name for shape in self.catalog.shapes.values() for name in shape.uses}
+        yield from self._unread.columns(used, at.final)
 
     def _unreachable(self, emission: Emission) -> Iterator[str]:
         """Tells of deadlines that are shorter than any batch has been."""
@@ -437,6 +487,7 @@ class Loop:
             at,
             times,
             self._open_sessions,
+            {name: self._left_out(job) for name, job in self.catalog.jobs.items()},
         )
 
     def _tick(self, now: float) -> float:

@@ -76,8 +76,11 @@ class Progress:
         """Drops sources that are gone for good: long ago, and no window to come has their panes.
 
         `needed` says from which position on each axis something is. A source that counts its own
-        records is kept: if it came back, it would have to go on counting.
+        records is kept: if it came back, it would have to go on counting. What was lost of the
+        others goes as well once no window has it.
         """
+        for source in self.sources.values():
+            source.lost = tuple(loss for loss in source.lost if loss.is_needed(needed))
         for name in [n for n, s in self.sources.items() if s.ended and _is_over(s, needed, now)]:
             self.released = max(self.released, self.sources.pop(name).sequence)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -19,6 +19,7 @@ from muntin.kernel.engine import quote, run
 from muntin.kernel.kinds import kind_of
 from muntin.kernel.statements import SESSION_RECORDS, SESSION_START, WINDOW, WINDOW_END
 from muntin.model import Counts, Job
+from muntin.units import FIRST_US, LAST_US
 
 Kind = tuple[int, int]  # which of the job's windows and the pane it ends before; or a session
 Numbers = NDArray[np.int64]
@@ -44,7 +45,11 @@ class Result:
     revision: int = 0
 
     def to_pandas(self) -> Any:
-        return self.rows.to_pandas()
+        """A DataFrame; with dates out of Python's calendar, they are no objects of its own."""
+        try:
+            return self.rows.to_pandas()
+        except (OverflowError, ValueError):
+            return self.rows.to_pandas(date_as_object=False)
 
 
 @dataclass(frozen=True)
@@ -124,20 +129,21 @@ class JobWindows:
             yield replace(self, rows=self.rows.slice(start, _ROWS_AT_ONCE))._table()
         names, withdrawn = self._names, self._withdrawn()
         if withdrawn:
-            kind = self._axis_type
             columns = {
                 "job": [self.job.name] * len(withdrawn),
                 "window_name": [names[which] for which, _ in withdrawn],
-                "window_start": pa.array([self.bounds(k)[0] for k in withdrawn], kind),
-                "window_end": pa.array([self.bounds(k)[1] for k in withdrawn], kind),
+                "window_start": self._shown([self.bounds(k)[0] for k in withdrawn]),
+                "window_end": self._shown([self.bounds(k)[1] for k in withdrawn]),
                 "revision": [self.revisions[k] for k in withdrawn],
                 "emitted_at": pa.array([int(self.at * 1e6)] * len(withdrawn), _TIMES),
             }
             yield pa.table(columns)
 
-    @property
-    def _axis_type(self) -> pa.DataType:
-        return _TIMES if self.job.shape.axis.is_time else pa.int64()
+    def _shown(self, positions: Numbers | Sequence[int]) -> pa.Array:
+        """Bounds of windows: of time, no further than there are dates that everybody can read."""
+        if not self.job.shape.axis.is_time:
+            return pa.array(positions, pa.int64())
+        return pa.array(np.clip(positions, FIRST_US, LAST_US)).cast(_TIMES)
 
     def _table(self) -> pa.Table:
         which = pa.array(self.rows.column(WINDOW).to_numpy())
@@ -145,8 +151,8 @@ class JobWindows:
         columns = {
             "job": pa.repeat(pa.scalar(self.job.name), len(ends)),
             "window_name": pa.array(self._names, pa.string()).take(which),
-            "window_start": pa.array(starts).cast(self._axis_type),
-            "window_end": pa.array(ends).cast(self._axis_type),
+            "window_start": self._shown(starts),
+            "window_end": self._shown(ends),
         }
         columns |= {o.name: self.rows.column(o.name) for o in self.job.outputs}
         counted = np.zeros((len(ends), 5), np.int64)
@@ -218,19 +224,25 @@ def sessions(job: Job, rows: pa.Table, board: Board) -> JobWindows:
         counts[start, end] = counts.get((start, end), Counts()) + Counts(count)
     # Between two positions where something is known of a source, all sessions score the same.
     limits = sorted({at for t in board.tracks.values() for at in (t.first, t.until, t.whole)})
-    known: dict[int, C2] = {}
+    gaps = sorted({at for t in board.tracks.values() for g in t.never for at in g[:2]})
+    known: dict[tuple[int, ...], C2] = {}
     scores: dict[Kind, C2] = {}
     for start, end in counts:
-        between = bisect_left(limits, end)
+        between = bisect_left(limits, end), bisect_right(gaps, start), bisect_left(gaps, end)
         if between not in known:
-            known[between] = _session_score(board, end)
+            known[between] = _session_score(board, start, end)
         scores[start, end] = known[between]
     return JobWindows(job, rows, counts, scores)
 
 
-def _session_score(board: Board, end: int) -> C2:
-    """A session counts as one pane, that sources have passed or not."""
-    c2 = board.score(end - 1, end, Reason.COMPLETE)
+def _session_score(board: Board, start: int, end: int) -> C2:
+    """A session counts as one pane, that sources have passed or not, or lost something of."""
+    tracks = {}
+    for name, track in board.tracks.items():
+        inside = (gap for gap in track.never if gap.lower < end and gap.upper > start)
+        gaps = tuple(gap._replace(lower=end - 1, upper=end) for gap in inside)
+        tracks[name] = replace(track, never=gaps)
+    c2 = replace(board, tracks=tracks).score(end - 1, end, Reason.COMPLETE)
     if c2.area == 1.0:
         return c2
     waited = any(t.rest is State.AWAITED and t.whole < end for t in board.tracks.values())

@@ -7,7 +7,6 @@ import signal
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from pathlib import Path
 from threading import Event
 from typing import TYPE_CHECKING, Any
@@ -24,8 +23,10 @@ from muntin.spark.context import own_context
 from muntin.spark.gateway import Jvm
 from muntin.spark.runner import Settings, SparkRun, Summary
 from muntin.store import DEFAULT_STATE
-from muntin.store.hold import require_free
+from muntin.store.hold import locked
+from muntin.units import moment
 from muntin.windows.choice import Sharing
+from muntin.wire.keys import Keys
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
@@ -43,6 +44,7 @@ class RunOptions:
     seconds: float | None
     idle_seconds: float
     sharing: Sharing = "auto"
+    keys: Keys | None = None
 
 
 def run_program(
@@ -55,10 +57,10 @@ def run_program(
         options.idle_seconds,
         seconds=options.seconds,
         sharing=options.sharing,
+        keys=options.keys,
     )
-    require_free(options.state)
-    with ready(jvm, console) as (context, stop):
-        run = SparkRun(program, context, settings, stop)
+    with locked(options.state) as hold, ready(jvm, console) as (context, stop):
+        run = SparkRun(program, context, settings, stop, hold=hold)
         with _shown(console, options.once) as view:
             for turn in run.turns():
                 view.seen(turn)
@@ -72,8 +74,7 @@ def run_program(
 def tell(summary: Summary, console: Console) -> None:
     """The totals in words."""
     console.print(_totals(summary), soft_wrap=True)
-    if summary.open:
-        job, (records, windows) = max(summary.open.items(), key=lambda item: item[1])
+    for job, (records, windows) in summary.open.items():
         wait = f"wait{'s' if records == 1 else ''} in {_count(windows, 'open window')}"
         console.print(f"{_count(records, 'record')} of job '{job}' {wait}", soft_wrap=True)
     for text in losses(summary.records, summary.bad, summary.late, summary.slack_us):
@@ -123,9 +124,10 @@ def _left(windows: JobWindows) -> str:
     more += f", revision {revision}" if revision else ""
     if not windows.job.shape.axis.is_time:
         return f"{windows.job.name}: {start:,} – {end:,}{more}, {rows}, {c2}"
-    times = (datetime.fromtimestamp(us / 1e6, UTC) for us in (start, end))
+    times = moment(start), moment(end)
     lag = windows.at - end / 1e6
-    shown = f"lag {lag:,.1f} s" if lag < _DAY else f"of {lag / _DAY:,.0f} days ago"
+    days = f"of {abs(lag) / _DAY:,.0f} days {'ago' if lag > 0 else 'ahead'}"
+    shown = f"lag {lag:,.1f} s" if abs(lag) < _DAY else days
     return f"{windows.job.name}: {window_text(*times)}{more}, {rows}, {shown}, {c2}"
 
 
@@ -146,7 +148,9 @@ def ready(jvm: Jvm, console: Console) -> Iterator[tuple[SparkContext, Event]]:
     stop = Event()
     with stop_on_signals(stop), ExitStack() as stack:
         with console.status("starting Spark"):
-            context = stack.enter_context(own_context(jvm, stop))
+            context = stack.enter_context(
+                own_context(jvm, stop, lambda text: console.print(note(text), soft_wrap=True))
+            )
         yield context, stop
 
 

@@ -9,13 +9,13 @@ from typing import Any, TextIO
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from rich.console import Console
 from rich.text import Text
 
 from muntin.run.results import SCORE, SCORE_IN_SHORT
 from muntin.show import OutputFormat
 from muntin.show.table import TableText
-from muntin.show.values import json_text, text
+from muntin.show.terminal import console
+from muntin.show.values import json_text, text, values_of
 from muntin.units import describe
 
 _UNCUT = 1000  # columns of a table that goes into a file or a pipe
@@ -54,12 +54,12 @@ class RowWriter:
         self._out.flush()
 
     def _table(self, job: str, rows: pa.Table) -> None:
-        console = Console(file=self._out, width=None if self._out.isatty() else _UNCUT)
+        out = console(self._out, None if self._out.isatty() else _UNCUT)
         above = self._tables.get(job)
         if not self._scored and set(pc.struct_field(rows["c2"], "area").to_pylist()) <= {1.0}:
             rows = rows.drop_columns(["c2"])
-        self._tables[job] = TableText(job, rows, console.width, above)
-        console.print(self._tables[job].drawn())
+        self._tables[job] = TableText(job, rows, out.width, above)
+        out.print(self._tables[job].drawn())
 
     def _csv(self, job: str, rows: pa.Table) -> None:
         writer = csv.writer(self._out, lineterminator="\n")
@@ -67,7 +67,7 @@ class RowWriter:
             self._headers.add(job)
             writer.writerow(rows.column_names)
         types = rows.schema.types
-        for row in zip(*(column.to_pylist() for column in rows.columns), strict=True):
+        for row in zip(*map(values_of, rows.columns), strict=True):
             writer.writerow([text(v, t) for v, t in zip(row, types, strict=True)])
 
 
@@ -105,7 +105,7 @@ def json_lines(rows: pa.Table) -> Iterable[str]:
     """One object a row; times in ISO 8601, UTC; integers and decimals with all their digits."""
     names = [json.dumps(name, ensure_ascii=False) for name in rows.column_names]
     types = rows.schema.types
-    for row in zip(*(column.to_pylist() for column in rows.columns), strict=True):
+    for row in zip(*map(values_of, rows.columns), strict=True):
         fields = (f"{n}: {json_text(v, t)}" for n, v, t in zip(names, row, types, strict=True))
         yield "{" + ", ".join(fields) + "}"
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,7 @@ from muntin.fidelity.timing import Timing
 from muntin.model import TIME
 from muntin.run.progress import Lateness
 from muntin.store.checkpoint import Saved, saved_in
-from muntin.units import describe, describe_time, percent
+from muntin.units import describe, moment, percent
 
 Row = dict[str, Any]
 
@@ -48,7 +48,7 @@ def _jobs(saved: Saved) -> Iterator[Row]:
         }
 
 
-def _stopped(saved: Saved, job: str) -> datetime | str | int | None:
+def _stopped(saved: Saved, job: str) -> datetime | int | None:
     """From where on a job does not answer, as it has failed too often; on whichever axis."""
     position = saved.progress.failures.stopped_at(job)
     axis, _ = saved.in_force.grids.get(saved.in_force.shapes[job], (TIME.column, 0))
@@ -67,14 +67,8 @@ def _sources(stream: str, saved: Saved) -> Iterator[Row]:
         }
 
 
-def _moment(position: int | None) -> datetime | str | None:
-    """A time; as text where Python has none, as before the year 1 or after 9999."""
-    if position is None:
-        return None
-    try:
-        return datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=position)
-    except OverflowError:
-        return describe_time(position)
+def _moment(position: int | None) -> datetime | None:
+    return None if position is None else moment(position)
 
 
 def _seconds(us: int | None) -> float | None:
@@ -117,10 +111,10 @@ def draw(jobs: Sequence[Row], sources: Sequence[Row], console: Console) -> None:
     console.print(table)
 
 
-def _text(at: datetime | str | int | None) -> str:
-    if at is None:
-        return ""
-    return at.strftime("%Y-%m-%d %H:%M:%S") if isinstance(at, datetime) else f"{at}"
+def _text(at: datetime | int | None) -> str:
+    if isinstance(at, datetime):
+        return at.replace(tzinfo=None).isoformat(" ", "seconds")
+    return "" if at is None else f"{at:,}"
 
 
 def _lag(seconds: float | None) -> str:

@@ -12,7 +12,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from muntin.show.values import cell_text, is_number, score_text, window_text
+from muntin.show.values import cell_text, is_number, score_text, values_of, window_text
 
 _COUNTS = ("records_read", "records_bad", "records_late", "records_failed")
 _BORDER = 3  # places beside every column
@@ -31,7 +31,9 @@ class TableText:
         self._job = job
         self._room = width
         self._numbers = [False, *(is_number(rows.schema.field(name).type) for name in shown)]
-        self._rows = [_cells(row, shown, rows.schema) for row in rows.to_pylist()]
+        columns = zip(*map(values_of, rows.columns), strict=True)
+        every = (dict(zip(rows.column_names, row, strict=True)) for row in columns)
+        self._rows = [_cells(row, shown, rows.schema) for row in every]
         self._headed = above is None or above.names != self.names
         self.widths: list[int] = self._widths()
         if above is not None and not self._headed:

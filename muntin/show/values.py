@@ -9,10 +9,33 @@ from decimal import Decimal
 from math import isfinite
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
 from muntin.errors import harmless
+from muntin.kernel.engine import run
 from muntin.units import percent
+
+
+def values_of(column: pa.ChunkedArray) -> list[Any]:
+    """A column's values as Python has them; dates out of its calendar as text."""
+    try:
+        return list(column.to_pylist())
+    except (OverflowError, ValueError):
+        return [_value(scalar) for scalar in column]
+
+
+def _value(scalar: pa.Scalar) -> Any:
+    try:
+        return scalar.as_py()
+    except (OverflowError, ValueError):
+        if pa.types.is_timestamp(scalar.type):
+            return f"{np.datetime64(scalar.value, scalar.type.unit)}Z"
+        if pa.types.is_date(scalar.type):
+            return str(np.datetime64(scalar.value, "D"))
+        column = {"v": pa.array([scalar], scalar.type)}
+        sql = "SELECT CAST(v AS VARCHAR) AS v FROM told"
+        return run(sql, {"told": pa.table(column)}, "showing a value")["v"][0].as_py()
 
 
 def window_text(start: datetime | int, end: datetime | int) -> str:
@@ -24,13 +47,13 @@ def window_text(start: datetime | int, end: datetime | int) -> str:
 
 
 def _moment(time: datetime) -> str:
-    text = time.strftime("%Y-%m-%d %H:%M:%S")
+    text = time.replace(tzinfo=None, microsecond=0).isoformat(" ")
     return f"{text}.{time.microsecond:06d}".rstrip("0") if time.microsecond else text
 
 
 def cell_text(value: Any, kind: pa.DataType) -> str:
     """A value for people: digits in groups, floating-point numbers rounded."""
-    if isinstance(value, float):
+    if isinstance(value, float) and isfinite(value):
         return f"{value:,.0f}" if 1000 <= abs(value) < 1e15 else f"{value:,.4g}"
     if isinstance(value, int) and not isinstance(value, bool):
         return f"{value:,}"
@@ -62,11 +85,11 @@ def text(value: Any, kind: pa.DataType) -> str:
 
 
 def json_text(value: Any, kind: pa.DataType) -> str:
-    """A value as JSON, with all its digits."""
+    """A value as JSON, with all its digits. What JSON has no number for is told by its name."""
     if isinstance(value, Decimal):
         return f"{value:f}"
     if isinstance(value, float):
-        return repr(value) if isfinite(value) else "null"
+        return repr(value) if isfinite(value) else f'"{_name(value)}"'
     if isinstance(value, datetime):
         return f'"{_iso(value)}"'
     if isinstance(value, date):
@@ -82,6 +105,11 @@ def json_text(value: Any, kind: pa.DataType) -> str:
     if isinstance(value, list):
         return "[" + ", ".join(json_text(v, kind.value_type) for v in value) + "]"
     return json.dumps(value, ensure_ascii=False)
+
+
+def _name(value: float) -> str:
+    """NaN, Infinity or -Infinity, as Python, Java and JavaScript read it."""
+    return json.dumps(value)
 
 
 def _iso(time: datetime) -> str:

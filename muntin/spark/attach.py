@@ -11,7 +11,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from threading import Lock, Thread
@@ -30,6 +30,7 @@ from muntin.run.loop import POLL_SECONDS, Clock, Loop, Rules
 from muntin.schedule.pace import Pace
 from muntin.spark.collection import SparkCollection
 from muntin.spark.frames import Frames
+from muntin.spark.offsets import Offsets
 from muntin.store.hold import StateHold
 from muntin.store.journal import Journal
 from muntin.windows.choice import Sharing
@@ -80,12 +81,19 @@ def attach(
     if catalog.counts:
         message = "rows of a DataFrame have no order to count them by, or to update states in"
         raise InputError(f"{message}; use windows of time")
-    post = _posts.setdefault(state.resolve() / stream, _Post())
+    key, offsets = state.resolve() / stream, Offsets(state, stream)
+    post = _posts.setdefault(key, _Post())
     with post.lock:  # what an earlier query on the same state has begun comes first
         hold = StateHold(state)
         try:
             collection = SparkCollection(frame.sparkSession.sparkContext)
-            journal = Journal(state, catalog, collection)
+            journal = Journal(state, catalog, collection, _attached(key.parent))
+            if journal.called is not None:
+                offsets.take_over(journal.called)
+                known = journal.progress.sources
+                if source is None and journal.called in known:  # the frame itself is the source
+                    known[stream] = known.pop(journal.called)
+            journal.notes += offsets.require_with(journal.progress.frame_batch)
             intake = Frames(described, source, journal.progress.frame_batch)
             rules = Rules(True, idle_seconds, sharing)
             loop = Loop(catalog, intake, collection, journal, rules, clock, Pace())
@@ -93,16 +101,24 @@ def attach(
             hold.release()
             raise
         _tell(loop.notes())
-        post.holder = handler = _Handler(loop, intake, clock, post, hold)
+        post.holder = handler = _Handler(loop, intake, clock, post, hold, offsets)
     writer = frame.writeStream.foreachBatch(handler.take)
     try:
-        query = writer.option("checkpointLocation", str(state / "spark" / stream)).start()
+        query = writer.option("checkpointLocation", offsets.location).start()
     except BaseException:
         hold.release()
         post.holder = None
         raise
+    handler.query = query
     Thread(target=handler.watch, args=(query,), name=f"muntin {stream}", daemon=True).start()
     return query
+
+
+def _attached(state: Path) -> list[str]:
+    """The streams of a state folder that this process has queries on."""
+    holders = ((key, post.holder) for key, post in _posts.items() if key.parent == state)
+    active = [(key, holder.query) for key, holder in holders if holder is not None]
+    return [key.name for key, query in active if query is None or _is_active(query)]
 
 
 def _described(
@@ -121,13 +137,21 @@ class _Handler:
     """What Spark calls with each batch of the frame, and what goes on between batches."""
 
     def __init__(
-        self, loop: Loop, intake: Frames, clock: Clock, post: _Post, hold: StateHold
+        self,
+        loop: Loop,
+        intake: Frames,
+        clock: Clock,
+        post: _Post,
+        hold: StateHold,
+        offsets: Offsets,
     ) -> None:
         self._loop = loop
         self._intake = intake
         self._clock = clock
         self._post = post
         self._hold = hold
+        self._offsets = offsets
+        self.query: StreamingQuery | None = None  # None: not yet started
         self._quiet_looks = 0  # after the first batch, at a Spark that has nothing to do
 
     def take(self, frame: DataFrame, number: int) -> None:
@@ -135,6 +159,7 @@ class _Handler:
         with self._working():
             if not self._intake.offer(frame, number):
                 return
+            self._offsets.sync(number)
             read = self._intake.batches
             while self._intake.batches == read:
                 _tell(self._loop.turn(self._loop.wake_at()).notes)
@@ -154,7 +179,8 @@ class _Handler:
                         message = "stream '%s': its query stops: %s"
                         known = isinstance(error, MuntinError)
                         _log.error(message, stream, error, exc_info=None if known else error)
-                        query.stop()
+                        with suppress(Py4JError):  # where Spark's notes have gone, it says so too
+                            query.stop()
                 time.sleep(POLL_SECONDS)
         finally:
             self._hold.release()

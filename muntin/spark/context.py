@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import atexit
 import os
-import signal
+import time
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import lru_cache
-from threading import Event
+from threading import Event, Thread
 
 import pyarrow as pa
 from py4j.protocol import Py4JError
@@ -20,10 +20,16 @@ from pyspark import SparkConf, SparkContext
 from pyspark.errors import PySparkException
 
 from muntin.kernel import block, engine
+from muntin.run.inline import ignore
 from muntin.spark import internals
 from muntin.spark.gateway import Jvm, JvmError, not_started, start
+from muntin.spark.master import is_local
 from muntin.spark.settings import WORKER_MEMORY
+from muntin.spark.trouble import explained
 from muntin.store.journal import rehearse
+
+_POLL_SECONDS = 0.02
+_PATIENCE_SECONDS = 5.0  # after which one wants to know what is waited for
 
 
 def start_context(master: str | None = None) -> SparkContext:
@@ -47,24 +53,17 @@ def start_context(master: str | None = None) -> SparkContext:
 
 
 @contextmanager
-def own_context(jvm: Jvm, stop: Event) -> Iterator[SparkContext]:
+def own_context(
+    jvm: Jvm, stop: Event, note: Callable[[str], None] = ignore
+) -> Iterator[SparkContext]:
     """A context on a JVM of its own, which ends with it.
 
-    Raises KeyboardInterrupt if `stop` is set before the context is ready.
+    Raises KeyboardInterrupt if `stop` is set before the context is ready. `note` is told what a
+    cluster is waited for.
     """
-    on_interrupt = signal.getsignal(signal.SIGINT)
     try:
-        with ThreadPoolExecutor(1) as beside:
-            commit = beside.submit(_rehearse)
-            context = _new_context(jvm, stop.is_set)
-            # Spark's own handler calls the JVM, perhaps in the middle of another call.
-            signal.signal(signal.SIGINT, on_interrupt)
-            commit.result()
+        context = _awaited(jvm, stop, note)
         with _ending(context):
-            if not stop.is_set():
-                _warm(context)
-            if stop.is_set():
-                raise _StoppedError
             yield context
         jvm.end()
     except _StoppedError:
@@ -77,6 +76,70 @@ def own_context(jvm: Jvm, stop: Event) -> Iterator[SparkContext]:
         internals.forget_context()
 
 
+def _awaited(jvm: Jvm, stop: Event, note: Callable[[str], None]) -> SparkContext:
+    """A context with its workers warm.
+
+    It is made beside this thread, which a signal may then find at any time: Spark waits for long,
+    and a cluster that has nothing to give has it wait for ever.
+    """
+    start = _Start(jvm, stop.is_set)
+    thread = Thread(target=start.run, name="muntin start", daemon=True)
+    thread.start()
+    look_at = time.monotonic() + _PATIENCE_SECONDS
+    told: set[str] = set()
+    while thread.is_alive():
+        if stop.wait(_POLL_SECONDS):
+            raise _StoppedError
+        if time.monotonic() > look_at:
+            look_at += _PATIENCE_SECONDS
+            waits = start.waits_for()
+            if waits is not None and waits not in told:
+                told.add(waits)
+                note(waits)
+    if stop.is_set():
+        raise _StoppedError
+    if start.error is not None:
+        raise start.error
+    assert start.context is not None
+    return start.context
+
+
+class _Start:
+    """The start of Spark, in a thread of its own."""
+
+    def __init__(self, jvm: Jvm, given_up: Callable[[], bool]) -> None:
+        self._jvm = jvm
+        self._given_up = given_up
+        self.context: SparkContext | None = None
+        self.error: BaseException | None = None
+
+    def run(self) -> None:
+        try:
+            with ThreadPoolExecutor(1) as beside:
+                commit = beside.submit(_rehearse)
+                self.context = _new_context(self._jvm, self._given_up)
+                commit.result()
+            if not self._given_up():
+                with explained():
+                    _warm(self.context)
+        except BaseException as error:
+            self.error = error
+
+    def waits_for(self) -> str | None:
+        """What a cluster has not given yet; None where everything comes from this machine."""
+        master = self._jvm.settings["spark.master"]
+        if is_local(master) or self._jvm.gateway is None:
+            return None
+        if self.context is None:
+            return f"{master} has not answered yet; Ctrl-C stops"
+        if internals.executors(self.context):
+            return None
+        return (
+            f"waiting for executors: {master} has given none yet, as no worker has cores and "
+            "memory to spare; its page shows who has them; Ctrl-C stops"
+        )
+
+
 class _StoppedError(Exception):
     """Somebody said stop while Spark started."""
 
@@ -85,14 +148,11 @@ class _StoppedError(Exception):
 def _ending(context: SparkContext) -> Iterator[None]:
     """Stops the context in peace or, when interrupted, only what would complain of the end."""
     try:
-        yield
+        with explained():
+            yield
     except KeyboardInterrupt:
         internals.hear_no_more(context)
         raise
-    except Py4JError as error:
-        said = str(error)  # which only a living JVM can say
-        context.stop()
-        raise RuntimeError(said) from None
     except BaseException:
         context.stop()
         raise

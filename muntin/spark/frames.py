@@ -137,6 +137,9 @@ class Frames:
         """Takes note that all was handed over that was written during the first batch."""
         self._settled = True
 
+    def names(self, now: float) -> frozenset[str]:
+        return frozenset()
+
     def behind(self, sources: Mapping[str, Source]) -> frozenset[str]:
         """The first batch takes long: what was written meanwhile is not late for that."""
         return frozenset(sources if self._batches == 1 and not self._settled else ())

@@ -18,9 +18,10 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any
 
-from muntin.errors import MuntinError
+from muntin.errors import SparkError
 from muntin.spark.archive import Archive
 from muntin.spark.java import Java, submit_arguments
+from muntin.spark.master import require_reached
 from muntin.spark.nursery import Nursery
 from muntin.spark.settings import prepare_environment, settings_on
 
@@ -153,6 +154,7 @@ def starting(master: str | None) -> Iterator[Jvm]:
     before = signal.signal(signal.SIGTERM, interrupt)
     jvm: Jvm | None = None
     try:
+        require_reached(master)
         with held_back():
             jvm = start(master, may_archive=True)
         yield jvm
@@ -189,14 +191,14 @@ def start(master: str | None, may_archive: bool = False) -> Jvm:
         raise not_started(master, str(error)) from error
 
 
-def not_started(master: str | None, said: str) -> MuntinError:
+def not_started(master: str | None, said: str) -> SparkError:
     """Spark's own reason where it gives one; else the end of what was said, and what it needs."""
     begin = f"Spark did not start on {master or 'local[*]'}"
     reason = re.search(r"(?:SparkException|Error): (.+)", said)
     if reason is not None:
-        return MuntinError(f"{begin}: {reason[1]}")
+        return SparkError(f"{begin}: {reason[1]}")
     needs = "It needs Java 17 or later, found through JAVA_HOME or PATH."
-    return MuntinError(f"{begin}: {said[-2000:].strip()}\n{needs}")
+    return SparkError(f"{begin}: {said[-2000:].strip()}\n{needs}")
 
 
 def _submit_command(settings: Mapping[str, str]) -> list[str]:

@@ -52,6 +52,11 @@ def active_context() -> SparkContext | None:
     return SparkContext._active_spark_context
 
 
+def executors(context: SparkContext) -> int:
+    """How many executors a cluster has given; what is in the driver does not count."""
+    return int(context._jsc.sc().getExecutorMemoryStatus().size()) - 1
+
+
 def forget_context() -> None:
     """Makes the next context ask for a gateway again: the JVM of this one has gone."""
     SparkContext._active_spark_context = SparkContext._gateway = SparkContext._jvm = None

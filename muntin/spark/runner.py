@@ -7,7 +7,7 @@ become final in one commit, and a batch costs no planning by Spark.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -26,9 +26,11 @@ from muntin.run.loop import POLL_SECONDS, Clock, Loop, Rules, Turn
 from muntin.run.progress import Progress
 from muntin.schedule.pace import Pace, rest_after
 from muntin.spark.collection import SparkCollection
+from muntin.spark.trouble import explained
 from muntin.store.hold import StateHold, locked
 from muntin.store.journal import Journal
 from muntin.windows.choice import Sharing
+from muntin.wire.keys import Keys
 
 
 @dataclass(frozen=True)
@@ -41,6 +43,7 @@ class Settings:
     batch_bytes: int = BATCH_BYTES
     seconds: float | None = None
     sharing: Sharing = "auto"
+    keys: Keys | None = None  # for agents
 
 
 @dataclass
@@ -86,16 +89,21 @@ class StreamRun:
         jobs: Sequence[Job],
         settings: Settings,
         clock: Clock = time.time,
+        others: Iterable[str] = (),
     ) -> None:
+        """`others` are the streams of the program beside this one."""
         catalog = Catalog.of(stream, jobs)
         follow = settings.follow
         self._collection = SparkCollection(context, once=not catalog.in_order(follow))
-        journal = Journal(settings.state, catalog, self._collection)
+        journal = Journal(settings.state, catalog, self._collection, others)
         self._events = FileEvents() if follow else None
         self.intake: LogFiles | Agents
         sharing = settings.sharing
         if stream.agents:
-            self.intake, sharing = Agents(stream, journal.progress.pipeline), "shared"
+            self.intake, sharing = (
+                Agents(stream, journal.progress.pipeline, settings.keys),
+                "shared",
+            )
         else:
             self.intake = LogFiles(
                 stream,
@@ -146,7 +154,10 @@ class SparkRun:
         settings: Settings,
         stop: Event | None = None,
         clock: Clock = time.time,
+        hold: StateHold | None = None,
     ) -> None:
+        """Who holds the state folder already says so; otherwise it is held from the first turn."""
+        self._hold = hold
         self._clock = clock
         self._program = program
         self._context = context
@@ -156,7 +167,7 @@ class SparkRun:
 
     def turns(self) -> Iterator[Turn]:
         with ExitStack() as stack:
-            hold = stack.enter_context(locked(self._settings.state))
+            hold = self._hold or stack.enter_context(locked(self._settings.state))
             runs = [self._open(stream, stack) for stream in self._streams()]
             started = time.monotonic()
             try:
@@ -173,7 +184,8 @@ class SparkRun:
 
     def _open(self, stream: Stream, stack: ExitStack) -> StreamRun:
         jobs = self._program.jobs_of(stream.name)
-        run = StreamRun(self._context, stream, jobs, self._settings, self._clock)
+        others = self._program.streams
+        run = StreamRun(self._context, stream, jobs, self._settings, self._clock, others)
         stack.callback(run.close)
         if not self._settings.follow:
             run.intake.require()
@@ -183,9 +195,12 @@ class SparkRun:
         seconds = self._settings.seconds
         while runs and not self.stop.is_set():
             begun = time.monotonic()
-            with hold.in_use():
-                taken = [(run, run.loop.turn(_first(runs))) for run in runs]
-            yield from (turn for _, turn in taken)
+            taken: list[tuple[StreamRun, Turn]] = []
+            for run in runs:
+                with hold.in_use(), explained(self._settings.state):
+                    turn = run.loop.turn(_first(runs))
+                taken.append((run, turn))
+                yield turn  # it is final, and may not wait for a stream that may fail
             behind = [run for run, turn in taken if turn.remaining]
             runs = runs if self._settings.follow else behind
             if seconds is not None and time.monotonic() - started >= seconds:

@@ -14,26 +14,29 @@ begins a new file with all that it knows, and files that it does not name are re
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from muntin.errors import StateError
+from muntin.fidelity.losses import Loss
 from muntin.fidelity.scoreboard import Source
 from muntin.fidelity.stream_time import Doubt, Span
 from muntin.fidelity.timing import Timing
 from muntin.kernel.block import Block
 from muntin.logs.tail import FilePosition
 from muntin.model import Program
-from muntin.run.catalog import InForce
+from muntin.run.catalog import Catalog, InForce
 from muntin.run.failures import Failures
 from muntin.run.progress import Lateness, Leaving, Progress
 from muntin.store import disk, tape
 from muntin.store.document import Document, apply, decode, difference, encode
+from muntin.store.repeats import Ends
 from muntin.store.tallies import Stored, TallyFiles
 from muntin.windows.choice import Choice
 
-VERSION = 7
+VERSION = 8
 
 
 @dataclass
@@ -47,6 +50,9 @@ class Saved:
     blocks: Mapping[str, Sequence[Block]] = field(default_factory=dict)
     results: dict[str, str] = field(default_factory=dict)  # files of jobs
     tables: dict[str, int] = field(default_factory=dict)  # versions of jobs' tables on disk
+    writer: str = ""  # whose batches these are, as tables have them
+    known: dict[str, Ends] = field(default_factory=dict)
+    """Up to where tables have windows that an earlier state has stored, and this one may repeat."""
 
 
 class Checkpoint:
@@ -69,6 +75,22 @@ class Checkpoint:
     def is_loose(self) -> bool:
         """Whether blocks that were added one by one have become as large as all were once."""
         return self._added >= self._whole
+
+    def take_over(self, catalog: Catalog, others: Collection[str]) -> str | None:
+        """Goes on with the state of a stream that had the same jobs, and has gone.
+
+        `others` are the streams that are still there. Returns the name that this one had before.
+        """
+        folder = self._folder.parent
+        if not folder.is_dir() or any(self._folder.glob("state-*.tape")):
+            return None
+        for path in sorted(path for path in folder.iterdir() if path.name not in others):
+            with suppress(StateError):  # one that cannot be used is none to go on with
+                found = Checkpoint(self._state, path.name).peek()
+                if found is not None and any(map(found.in_force.had, catalog.jobs.values())):
+                    path.rename(self._folder)
+                    return path.name
+        return None
 
     def save(
         self, saved: Saved, whole: bool, anew: bool = False, before: Iterable[Path] = ()
@@ -140,17 +162,29 @@ class Checkpoint:
         document = self._document()
         if document is None:
             return None
-        saved = _saved(document)
-        stored = {name: Stored(*row) for name, row in document.get("ledger", {}).items()}
-        self._ledger = TallyFiles(self._folder, stored, document.get("forgotten"))
-        saved.progress.ledger = self._ledger.read()
-        blocks: dict[str, list[Block]] = {}
-        for name, length in document["blocks"].items():
-            for record in tape.read(self._folder / name, length):
-                block = Block.decode(record, f"a saved block in {self._folder / name}")
-                if block.shape in shapes:
-                    blocks.setdefault(block.shape, []).append(block)
-        return replace(saved, blocks=blocks)
+        with self._advised():
+            saved = _saved(document)
+            stored = {name: Stored(*row) for name, row in document.get("ledger", {}).items()}
+            self._ledger = TallyFiles(self._folder, stored, document.get("forgotten"))
+            saved.progress.ledger = self._ledger.read()
+            blocks: dict[str, list[Block]] = {}
+            for name, length in document["blocks"].items():
+                for record in tape.read(self._folder / name, length):
+                    block = Block.decode(record, f"a saved block in {self._folder / name}")
+                    if block.shape in shapes:
+                        blocks.setdefault(block.shape, []).append(block)
+            return replace(saved, blocks=blocks)
+
+    @contextmanager
+    def _advised(self) -> Iterator[None]:
+        """Says what to do about a file that is damaged or gone."""
+        try:
+            yield
+        except StateError as error:
+            raise StateError(
+                f"{error}; put back a copy of the state folder, or remove {self._folder} to read "
+                "the logs again: windows that are stored are not stored twice"
+            ) from error
 
     def peek(self) -> Saved | None:
         """The newest state without ledger and blocks, of which nothing is read.
@@ -164,8 +198,9 @@ class Checkpoint:
         while names := sorted(path.name for path in self._folder.glob("state-*.tape")):
             document: Document = {}
             try:
-                for record in tape.read(self._folder / names[-1]):
-                    apply(document, decode(record))
+                with self._advised():
+                    for record in tape.read(self._folder / names[-1]):
+                        apply(document, decode(record))
             except StateError:
                 if (self._folder / names[-1]).exists():
                     raise
@@ -202,6 +237,7 @@ def _document(saved: Saved) -> Document:
             "version": VERSION,
             "batch": saved.batch,
             "results": tuple(saved.results.items()),
+            "writer": saved.writer,
             "left_at": p.left_at,
             "frame_batch": p.frame_batch,
             "released": p.released,
@@ -210,6 +246,7 @@ def _document(saved: Saved) -> Document:
             "totals": (p.records, p.bad, p.bytes, p.windows),
         },
         "tables": saved.tables,
+        "known": saved.known,
         "shapes": saved.in_force.shapes,
         "grids": saved.in_force.grids,
         "windows": saved.in_force.windows,
@@ -237,6 +274,7 @@ def _source(row: Sequence[Any]) -> Source:
     source = Source(*row)
     spans, young = source.doubt
     source.doubt = Doubt(tuple(Span(*span) for span in spans), young)
+    source.lost = tuple(Loss(*loss) for loss in source.lost)  # type: ignore[misc]
     return source
 
 
@@ -284,12 +322,14 @@ def _saved(document: Document) -> Saved:
         in_force,
         results=dict(now["results"]),
         tables=sections["tables"],
+        writer=now.get("writer", ""),
+        known=sections["known"],
     )
 
 
 _SECTIONS = (
-    "tables", "shapes", "grids", "windows", "positions", "sources", "emitted", "left", "timings",
-    "lags", "choices", "late", "failures", "dropped", "failed", "failing", "began",
+    "tables", "known", "shapes", "grids", "windows", "positions", "sources", "emitted", "left",
+    "timings", "lags", "choices", "late", "failures", "dropped", "failed", "failing", "began",
 )  # fmt: skip
 
 

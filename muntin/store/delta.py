@@ -73,13 +73,19 @@ class Snapshot:
     files: tuple[File, ...]
     settings: Mapping[str, str]
 
-    def query(self, files: Sequence[File], sql: str) -> pa.Table:
-        """The rows of `sql`, in which some files of the table are called `stored`."""
+    def query(
+        self, files: Sequence[File], sql: str, beside: Mapping[str, pa.Table] | None = None
+    ) -> pa.Table:
+        """The rows of `sql`, in which some files of the table are called `stored`.
+
+        Tables `beside` it have their names there too.
+        """
         if not files:
             return self.schema.empty_table()
         listed = ", ".join(literal(file.path) for file in files)
         stored = f"read_parquet([{listed}], union_by_name = true)"
-        return run(f"WITH stored AS (FROM {stored}) {sql}", {}, f"reading {self.path}")
+        with _explained(self.path, "read", files):
+            return run(f"WITH stored AS (FROM {stored}) {sql}", beside or {}, "reading results")
 
 
 def exists(path: Path) -> bool:
@@ -124,7 +130,7 @@ def write_file(path: Path, schema: pa.Schema, batch: int, tables: Iterable[pa.Ta
             with ParquetWriter(path / name, schema, compression="snappy") as file:
                 for table in (table for table in tables if table.num_rows):
                     rows += table.num_rows
-                    file.write_table(_fitted(table, schema))
+                    file.write_table(fitted(table, schema))
         except BaseException:
             (path / name).unlink(missing_ok=True)
             raise
@@ -137,7 +143,7 @@ def add_file(path: Path, name: str, writer: str, batch: int) -> bool:
     """Makes a file part of a table, once for every batch of a writer; False if it is gone."""
     if not exists(path):
         return False
-    with _explained(path, "written"):
+    with _explained(path, "written", [File(str(path / name), None, None)]):
         table = DeltaTable(str(path))
         last = table.transaction_version(writer)
         if last is None or last < batch:
@@ -160,11 +166,18 @@ def add_file(path: Path, name: str, writer: str, batch: int) -> bool:
     return True
 
 
+def last_batch(path: Path, writer: str) -> int:
+    """The last batch of a writer that a table has, or -1."""
+    with _explained(path, "read"):
+        last = DeltaTable(str(path)).transaction_version(writer)
+    return -1 if last is None else last
+
+
 def _by(writer: str, batch: int) -> CommitProperties:
     return CommitProperties(app_transactions=[Transaction(writer, batch)])
 
 
-def _fitted(rows: pa.Table, schema: pa.Schema) -> pa.Table:
+def fitted(rows: pa.Table, schema: pa.Schema) -> pa.Table:
     """The rows with all columns of a table, which may have more, and in its types."""
     columns = {
         field.name: rows[field.name].cast(field.type)
@@ -193,7 +206,7 @@ def _stats(file: FileMetaData) -> dict[str, Any]:
 def _told(value: int | str | datetime) -> int | str:
     if isinstance(value, int | str):
         return value
-    return value.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+    return f"{value.astimezone(UTC).replace(tzinfo=None).isoformat(timespec='microseconds')}Z"
 
 
 def read(path: Path, use: Callable[[Snapshot], T]) -> T:
@@ -266,8 +279,20 @@ def compact(path: Path) -> None:
 
 
 @contextmanager
-def _explained(path: Path, done: str) -> Iterator[None]:
+def _explained(path: Path, done: str, files: Sequence[File] = ()) -> Iterator[None]:
+    """Says which table was to be used, and which of its files is to blame if one is."""
     try:
         yield
     except Exception as error:  # deltalake raises plain ones too, for example from its casts
-        raise StateError(f"the table {path} cannot be {done}: {error}") from error
+        begin = f"the table {path} cannot be {done}"
+        file = log.damaged(path, (Path(each.path) for each in files))
+        if file is None:
+            raise StateError(f"{begin}: {_first_line(error)}") from error
+        raise StateError(
+            f"{begin}: {file} is damaged or gone; put back a copy of it, or move {path} away, with "
+            "the results up to now, and a new table begins"
+        ) from error
+
+
+def _first_line(error: Exception) -> str:
+    return next(iter(str(error).splitlines()), type(error).__name__)

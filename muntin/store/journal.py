@@ -3,22 +3,27 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Protocol
+from uuid import uuid4
 
 import pyarrow as pa
 
 from muntin.errors import MuntinError, StateError
 from muntin.kernel.block import Block
 from muntin.kernel.due import Due
+from muntin.kernel.kinds import kind_of
 from muntin.logs.tail import FilePosition
+from muntin.model import Job
 from muntin.run.catalog import Catalog, InForce
 from muntin.run.contracts import Collection
 from muntin.run.progress import Progress
 from muntin.run.results import Emission, no_windows
 from muntin.store.checkpoint import Checkpoint, Saved, differences
+from muntin.store.repeats import Ends
 from muntin.store.results import Results
 
 SAVES_PER_REWRITE = 64
@@ -37,7 +42,14 @@ class Resident(Collection, Protocol):
 class Journal:
     """Takes up where the last run stopped; `batch` is the last one committed, or -1."""
 
-    def __init__(self, state: Path, catalog: Catalog, collection: Resident) -> None:
+    def __init__(
+        self,
+        state: Path,
+        catalog: Catalog,
+        collection: Resident,
+        others: Iterable[str] = (),
+    ) -> None:
+        """`others` are the streams that are there too, so that this one was not called so."""
         self._stream = catalog.stream.name
         self._checkpoint = Checkpoint(state, self._stream)
         self._results = Results(state)
@@ -49,22 +61,63 @@ class Journal:
         self.progress = Progress()
         self.before = InForce()
         self.positions: tuple[FilePosition, ...] = ()
+        self.called = self._checkpoint.take_over(catalog, {self._stream, *others})
         saved = self._checkpoint.load(catalog.shapes)
+        self._writer = uuid4().hex if saved is None else saved.writer or self._stream
+        self._known: dict[str, Ends] = {}  # windows that an earlier state has stored
         self._prepared: set[str] = set()
-        self._prepare(catalog, saved.tables if saved is not None else None)
+        tables = saved.tables if saved is not None else {}
+        gone = [job for job in tables if job in catalog.jobs and not self._results.has(job)]
+        self._prepare(catalog, None if saved is None else tables)
+        if self.called is not None:
+            message = f"stream '{self._stream}' goes on where stream '{self.called}' stood"
+            self.notes.append(f"{message}, which had the same jobs")
         if saved is not None:
-            self._resume(saved, catalog)
+            self._resume(saved, catalog, gone)
+        else:
+            self._look_back(catalog.jobs.values(), f"stream '{self._stream}' has no state")
 
-    def _prepare(self, catalog: Catalog, synced: Mapping[str, int] | None = None) -> None:
-        """Has a table for every job."""
+    def _prepare(self, catalog: Catalog, synced: Mapping[str, int] | None = None) -> list[Job]:
+        """Has a table for every job; returns the jobs that are new."""
         new = [job for name, job in catalog.jobs.items() if name not in self._prepared]
         self._results.prepare({job.name: no_windows(job).table().schema for job in new}, synced)
         self._prepared |= {job.name for job in new}
+        return new
 
-    def _resume(self, saved: Saved, catalog: Catalog) -> None:
-        for job in self._results.publish(self._stream, saved.batch, saved.results):
+    def _look_back(self, jobs: Iterable[Job], why: str | None = None) -> None:
+        """Learns which windows of jobs were stored that are none of this state, and says so."""
+        told = []
+        for job in jobs:
+            ends = self._results.ends(job.name)
+            if ends and kind_of(job.shape).has_windows:
+                self._known[job.name] = ends
+                told.append(f"job '{job.name}' has windows{_upto(job, ends)}")
+            elif ends:  # results without windows of their own cannot be told apart
+                told.append(f"job '{job.name}' stores again what it has")
+        if told and why is not None:
+            self.notes.append(
+                f"{why}, but results: {', '.join(told)}; windows that come out the same are not "
+                "stored again, and others are stored as revisions"
+            )
+
+    def _resume(self, saved: Saved, catalog: Catalog, gone: Sequence[str]) -> None:
+        """Goes on from a state; `gone` are jobs whose tables are not there any more."""
+        for job in gone:
             message = "its table was taken away, with all results so far; a new one begins"
             self.notes.append(f"job '{job}': {message}")
+        for job in self._results.publish(self._writer, saved.batch, saved.results):
+            if job not in gone:
+                message = f"the file of its last results was taken away: {saved.results[job]}"
+                self.notes.append(f"job '{job}': {message}")
+        known = saved.in_force
+        last = self._results.last_batch({*catalog.jobs, *known.shapes}, self._writer)
+        if last > saved.batch:
+            self._writer = uuid4().hex  # whose numbers nobody has used
+            why = f"the state of stream '{self._stream}' is of batch {saved.batch:,}, older than"
+            self._look_back(catalog.jobs.values(), f"{why} batch {last:,} of its results")
+        else:
+            self._known = {name: saved.known[name] for name in saved.known if name in catalog.jobs}
+            self._look_back(job for job in catalog.jobs.values() if not known.had(job))
         self.before = saved.in_force
         now = catalog.in_force
         self.notes += differences(self.before, now)
@@ -88,21 +141,31 @@ class Journal:
         Without new `positions` of files, those of before are kept.
         """
         batch = self.batch + 1
-        self._prepare(catalog)
+        self._look_back(self._prepare(catalog))
         self.positions = self.positions if positions is None else positions
         rows = {windows.job.name: windows.tables() for windows in emission.windows}
-        files = self._results.write(batch, rows)
+        files = self._results.write(batch, rows, self._known)
         anew = self._saves >= SAVES_PER_REWRITE
         whole = anew and self._checkpoint.is_loose
         blocks = self._all_blocks(catalog) if whole else emission.blocks
         unsynced, tables = self._results.unsynced()
         now = catalog.in_force
-        saved = Saved(batch, self.progress, self.positions, now, blocks, files, tables)
+        saved = Saved(
+            batch,
+            self.progress,
+            self.positions,
+            now,
+            blocks,
+            files,
+            tables,
+            self._writer,
+            self._known,
+        )
         # Until it is known that this is saved, the next would have to save everything.
         saves, self._saves = 0 if anew else self._saves + 1, SAVES_PER_REWRITE
         self._checkpoint.save(saved, whole, anew, unsynced)
         self._saves = saves
-        gone = self._results.publish(self._stream, batch, files)
+        gone = self._results.publish(self._writer, batch, files)
         if gone:
             raise StateError(f"results of job '{gone[0]}': their table was taken away while it ran")
         self.batch = batch
@@ -116,6 +179,15 @@ class Journal:
     def _all_blocks(self, catalog: Catalog) -> Mapping[str, Sequence[Block]]:
         self._collection.compact(catalog)
         return self._collection.answer(catalog, Due(), save={}).blocks
+
+
+def _upto(job: Job, ends: Ends) -> str:
+    """Where the last window ends, if that is a time within the calendar."""
+    if not job.shape.axis.is_time:
+        return ""
+    with suppress(ValueError, OverflowError, OSError):
+        return f" up to {datetime.fromtimestamp(max(ends.values()) / 1e6, UTC):%Y-%m-%d %H:%M:%S}"
+    return ""
 
 
 def rehearse() -> None:

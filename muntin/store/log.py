@@ -8,13 +8,13 @@ not part of a commit that counts, or will be published again, and may be taken a
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from pyarrow import ArrowException
-from pyarrow.parquet import read_metadata
+from pyarrow.parquet import ParquetFile, read_metadata
 
 from muntin.errors import StateError
 
@@ -77,13 +77,18 @@ def mend(table: Path, synced: int) -> bool:
     return bool(gone)
 
 
-def damaged(table: Path) -> Path | None:
-    """The first file of the log that cannot be read, if one is to blame."""
-    for number in _numbers(table, ".json"):
-        if _entry(table, number) is None:
-            return _path(table, number, ".json")
-    summaries = (_path(table, number, _SUMMARY) for number in _numbers(table, _SUMMARY))
-    return next((path for path in summaries if not _is_parquet(path)), None)
+def damaged(table: Path, parts: Iterable[Path] = ()) -> Path | None:
+    """The first file of a table that cannot be read, of its log or of these parts, if one is."""
+    with suppress(StateError):
+        summed = _numbers(table, _SUMMARY)
+        since = range(max(summed, default=-1) + 1, version(table) + 1)
+        files = [_path(table, number, _SUMMARY) for number in summed]
+        files += (_path(table, n, ".json") for n in since if _entry(table, n) is None)
+        newest = folder_of(table) / _NEWEST
+        if newest.exists() and not _is_summed_up(table, newest, []):
+            files.append(newest)
+        return next((path for path in (*files, *parts) if not _can_be_read(path)), None)
+    return None
 
 
 def _is_whole(table: Path, number: int) -> bool:
@@ -113,7 +118,19 @@ def _is_summed_up(table: Path, newest: Path, gone: list[Path]) -> bool:
     return False
 
 
+def _can_be_read(path: Path) -> bool:
+    """Whether a file is a whole one of Parquet."""
+    try:
+        with ParquetFile(path) as file:
+            for group in range(file.num_row_groups):
+                file.read_row_group(group)
+    except (OSError, ArrowException):
+        return False
+    return True
+
+
 def _is_parquet(path: Path) -> bool:
+    """The same from its end alone."""
     try:
         read_metadata(path)
     except (OSError, ArrowException):

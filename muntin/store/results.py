@@ -14,6 +14,7 @@ import pyarrow as pa
 from muntin.errors import InputError, StateError
 from muntin.fidelity.score import EVER
 from muntin.store import delta, disk, log
+from muntin.store.repeats import Ends, ends_of, without_repeats
 
 _FIRST_FILES = 2  # that are looked at for the newest windows
 _FOLDER = "results"
@@ -73,14 +74,36 @@ class Results:
         self._unsynced = {}
         return paths, dict(self._versions)
 
-    def write(self, batch: int, rows: Mapping[str, Iterable[pa.Table]]) -> dict[str, str]:
+    def has(self, job: str) -> bool:
+        """Whether a job has a table."""
+        return delta.exists(self._folder / job)
+
+    def ends(self, job: str) -> Ends:
+        """How far the windows of a job's table go, by their names."""
+        return delta.read(self._folder / job, ends_of)
+
+    def last_batch(self, jobs: Iterable[str], writer: str) -> int:
+        """The last batch of a writer that any of the tables of jobs has, or -1."""
+        paths = (self._folder / job for job in jobs)
+        return max((delta.last_batch(path, writer) for path in paths if delta.exists(path)),
+                   default=-1)  # fmt: skip
+
+    def write(
+        self,
+        batch: int,
+        rows: Mapping[str, Iterable[pa.Table]],
+        known: Mapping[str, Ends] | None = None,
+    ) -> dict[str, str]:
         """Stores rows of jobs, where no reader finds them until the files are published.
 
-        Their tables were prepared.
+        Their tables were prepared. Up to where windows are `known`, a table may have them already.
         """
         files = {}
         for job, tables in rows.items():
-            path, numbered = self._folder / job, _Numbered(tables)
+            path = self._folder / job
+            if known and known.get(job):
+                tables = self._without_repeats(job, tables, known[job])
+            numbered = _Numbered(tables)
             with _explained(job):
                 file = delta.write_file(path, self._schemas[job], batch, numbered)
                 if not numbered.names <= self._names[job]:
@@ -91,15 +114,21 @@ class Results:
                 self._unsynced.setdefault(job, []).append(path / file)
         return files
 
-    def publish(self, stream: str, batch: int, files: Mapping[str, str]) -> list[str]:
-        """Shows the files of a stream's batch; one that is shown already changes nothing.
+    def _without_repeats(self, job: str, tables: Iterable[pa.Table], known: Ends) -> list[pa.Table]:
+        """The rows without windows that the table has as they are."""
+        schema = self._schemas[job].remove(self._schemas[job].get_field_index(_NUMBER.name))
+        whole = pa.concat_tables([delta.fitted(table, schema) for table in tables])
+        return [delta.read(self._folder / job, lambda table: without_repeats(table, whole, known))]
+
+    def publish(self, writer: str, batch: int, files: Mapping[str, str]) -> list[str]:
+        """Shows the files of a writer's batch; one that is shown already changes nothing.
 
         Returns the jobs whose file, or table, somebody has taken away.
         """
         gone = []
         for job, file in files.items():
             with _explained(job):
-                if delta.add_file(self._folder / job, file, stream, batch):
+                if delta.add_file(self._folder / job, file, writer, batch):
                     self._unsynced.setdefault(job, [])
                 else:
                     gone.append(job)

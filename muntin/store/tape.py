@@ -55,21 +55,36 @@ def create(path: Path, records: Iterable[bytes]) -> int:
 
 
 def read(path: Path, upto: int | None = None) -> Iterator[bytes]:
-    """The whole records of a file; up to a length, before which there must be nothing else."""
+    """The whole records of a file; up to a length, before which there must be nothing else.
+
+    Without a length, what was cut off at the end was never written; before that, all must be whole.
+    """
     try:
         data = memoryview(path.read_bytes())
     except OSError as error:
         raise StateError(f"{path} cannot be read: {error.strerror}") from error
     at, end = 0, len(data) if upto is None else upto
-    while at + _HEAD.size <= min(end, len(data)):
-        length, checksum = _HEAD.unpack_from(data, at)
-        record = data[at + _HEAD.size : at + _HEAD.size + length]
-        if not length or len(record) < length or zlib.crc32(record) != checksum:
-            break  # zeros are what a power cut may leave, and no record is empty
+    while at < end and (record := _record(data, at)) is not None:
         yield bytes(record)
-        at += _HEAD.size + length
-    if upto is not None and at != upto:
-        raise StateError(f"{path} is damaged at byte {at:,}; use another --state")
+        at += _HEAD.size + len(record)
+    if at != upto if upto is not None else not at or _goes_on(data, at):
+        raise StateError(f"{path} is damaged at byte {at:,}")
+
+
+def _record(data: memoryview, at: int) -> memoryview | None:
+    """The record at a place, if there is a whole one."""
+    if at + _HEAD.size > len(data):
+        return None
+    length, checksum = _HEAD.unpack_from(data, at)
+    record = data[at + _HEAD.size : at + _HEAD.size + length]
+    # Zeros are what a power cut may leave, and no record is empty.
+    is_whole = 0 < length == len(record) and zlib.crc32(record) == checksum
+    return record if is_whole else None
+
+
+def _goes_on(data: memoryview, at: int) -> bool:
+    """Whether a whole record follows on one that is not: then nothing was cut off."""
+    return any(_record(data, later) is not None for later in range(at + 1, len(data)))
 
 
 def _framed(record: bytes) -> bytes:

@@ -7,7 +7,8 @@ keys as records, so that panes are no smaller than what went into them.
 
 The model counts seconds a record, from what grouping a record and merging a row were measured to
 take. How many rows a window would have follows Heaps' law: if `records` of a pane have `rows`
-keys, n times the records have n**b times the keys, where records**b = rows.
+keys, n times the records have n**b times the keys, where records**b = rows. Small batches say
+nothing of that: what they take is mostly the start of statements.
 """
 
 from __future__ import annotations
@@ -21,7 +22,8 @@ from muntin.windows.spec import WindowSpec
 
 Sharing = Literal["auto", "shared", "separate"]
 
-_WORTH_CHANGING = 0.8  # what the other choice may cost, of the present one's, to be taken
+_WORTH_CHANGING = 0.8  # what the other choice may cost, of the present one's, to be taken at first
+_ENOUGH = 1000  # records or rows of a batch: with fewer, the time is not theirs
 _MEMORY = 0.7  # of what is known, after each new measurement
 
 
@@ -38,7 +40,7 @@ class Measured:
         self, panes: int, records: int, rows: int, groupings: int, seconds: float
     ) -> Measured:
         """With one more batch, computed as panes: `rows` is zero if it was not."""
-        if not records or not panes:
+        if records < _ENOUGH or not panes:
             return self
         known = replace(self, grouping_s=_mix(self.grouping_s, seconds / records / groupings))
         if not rows:
@@ -50,7 +52,7 @@ class Measured:
         )
 
     def merged(self, rows: int, seconds: float) -> Measured:
-        if not rows:
+        if rows < _ENOUGH:
             return self
         return replace(self, merging_s=_mix(self.merging_s, seconds / rows))
 
@@ -63,6 +65,7 @@ def _mix(known: float, new: float) -> float:
 class Choice:
     separate: bool = False
     reason: str = "nothing is measured yet"
+    changes: int = 0  # until now; each makes the next one harder, so that they come to an end
 
 
 def choose(windows: Sequence[WindowSpec], seen: Measured, now: Choice, wish: Sharing) -> Choice:
@@ -73,12 +76,12 @@ def choose(windows: Sequence[WindowSpec], seen: Measured, now: Choice, wish: Sha
         return now
     shared, separate = shared_s(windows, seen), separate_s(windows, seen)
     mine, other = (separate, shared) if now.separate else (shared, separate)
-    changed = other < mine * _WORTH_CHANGING
+    changed = other < mine * _WORTH_CHANGING ** (1 + now.changes)
     reason = (
-        f"shared {shared * 1e6:.3g} µs a record, separate {separate * 1e6:.3g} µs, with "
+        f"shared {shared * 1e6:,.2f} µs a record, separate {separate * 1e6:,.2f} µs, with "
         f"{seen.rows_a_pane:,.0f} keys in {seen.records_a_pane:,.0f} records of a pane"
     )
-    return Choice(now.separate != changed, reason)
+    return Choice(now.separate != changed, reason, now.changes + changed)
 
 
 def shared_s(windows: Sequence[WindowSpec], seen: Measured) -> float:

@@ -30,13 +30,13 @@ def share_panes(jobs: Mapping[str, Job]) -> dict[str, Job]:
     own, and so does every job whose panes are part of its meaning: a job that is added at the end
     changes the identity of no other.
     """
-    families: dict[str, list[Job]] = {}
+    families: dict[tuple[str, str], list[Job]] = {}  # by stream and shape
     for job in jobs.values():
-        family = families.setdefault(replace(job.shape, alone=False).id, [])
+        family = families.setdefault((job.stream, replace(job.shape, alone=False).id), [])
         specs = on_one_grid(spec for each in (*family, job) for spec in each.windows)
         if family and any(spec.length > MOST_PANES for spec in specs):
             apart = replace(job, shape=replace(job.shape, alone=True))
-            families.setdefault(apart.shape.id, []).append(apart)
+            families.setdefault((job.stream, apart.shape.id), []).append(apart)
         else:
             family.append(job)
     shared: dict[str, Job] = {}

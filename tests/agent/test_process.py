@@ -64,7 +64,7 @@ def test_it_loads_neither_spark_nor_pandas_nor_the_compiler() -> None:
 @pytest.mark.parametrize(
     ("listen", "message"),
     [
-        ("0.0.0.0:7070", "open to others: without TLS and a token an agent listens on this mach"),
+        ("0.0.0.0:7070", "open to others: without keys an agent listens on this machine alone"),
         ("7070", "--listen 7070 is no address; say for example 127.0.0.1:7070"),
         ("web01:port", "--listen web01:port is no address"),
     ],

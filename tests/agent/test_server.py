@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 from pyarrow import flight
 
-from muntin.wire import client
+from muntin.wire.client import Client
 from muntin.wire.messages import Exchange, Fetch, encode
 from tests.agent.serving import serving
 from tests.wire.test_messages import PROGRAM, plan
@@ -45,7 +45,7 @@ def test_what_is_no_message_is_refused_in_a_sentence(tmp_path: Path) -> None:
                 own.do_get(flight.Ticket(encode(Fetch("q", "logs", 0, 1)))).read_all()
             with pytest.raises((pa.ArrowException, NotImplementedError)):
                 list(own.list_flights())
-        assert client.settings(place, "logs")["FORMAT"] == "json"
+        assert Client().settings(place, "logs")["FORMAT"] == "json"
 
 
 def test_junk_does_not_end_it(tmp_path: Path) -> None:
@@ -63,7 +63,7 @@ def test_junk_does_not_end_it(tmp_path: Path) -> None:
                 list(own.do_action(flight.Action(action, bytes(data))))
             except (pa.ArrowException, ValueError) as error:
                 assert "Traceback" not in str(error)  # noqa: PT017
-        assert client.settings(place, "logs")["FORMAT"] == "json"
+        assert Client().settings(place, "logs")["FORMAT"] == "json"
 
 
 def test_only_its_own_files_are_read(tmp_path: Path) -> None:
@@ -72,4 +72,4 @@ def test_only_its_own_files_are_read(tmp_path: Path) -> None:
     (tmp_path / "secret").write_text('{"secret": 1}\n')
     stream = replace(PROGRAM.streams["logs"], patterns=(str(tmp_path / "secret"),))
     with serving("web01", tmp_path) as (_, place):
-        assert [c.name for c in client.columns(place, stream)] == ["t"]
+        assert [c.name for c in Client().columns(place, stream)] == ["t"]

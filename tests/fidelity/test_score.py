@@ -9,16 +9,18 @@ from functools import reduce
 from hypothesis import given
 from hypothesis import strategies as st
 
-from muntin.fidelity.score import EVER, NEVER, Board, Only, Reason, State, Track
+from muntin.fidelity.score import EVER, NEVER, Board, Gap, Only, Reason, State, Track
 
 NAMES = ["a", "b", "c"]
-LOST = (State.SHED, State.CANCELLED, State.DEAD, State.LEAPT, State.AWAITED, State.LATE)
+LOST = (
+    State.SHED, State.CANCELLED, State.DEAD, State.LEAPT, State.AWAITED, State.LOST, State.LATE
+)  # fmt: skip
 never = st.tuples(
-    st.integers(0, 8), st.integers(1, 4), st.sampled_from([State.SHED, State.CANCELLED])
+    st.integers(0, 8), st.integers(1, 4), st.sampled_from([State.SHED, State.CANCELLED, State.LOST])
 )
 tracks = st.builds(
     lambda first, until, whole, rest, never: Track(
-        first, until, whole, rest, tuple(sorted((low, low + n, state) for low, n, state in never))
+        first, until, whole, rest, tuple(sorted(Gap(low, low + n, s) for low, n, s in never))
     ),
     st.sampled_from([NEVER, 0, 2, 5]),
     st.sampled_from([EVER, EVER, 7, 9]),
@@ -42,7 +44,7 @@ def state_of(track: Track, pane: int) -> State:
         return State.LATER
     if pane >= track.until:
         return State.REMOVED
-    for low, high, state in reversed(track.never):
+    for low, high, state, _ in reversed(track.never):
         if low <= pane < high:
             return state
     return State.MERGED if pane < track.whole else track.rest

@@ -35,7 +35,7 @@ READINGS = st.builds(
     late=st.dictionaries(NAMES, st.tuples(COUNTS, COUNTS)),
     faults=st.lists(st.builds(Fault, NAMES, NAMES, NAMES, NAMES), max_size=2).map(tuple),
     notes=st.lists(NAMES, max_size=2).map(tuple),
-    timeless=st.booleans(),
+    columns=st.frozensets(NAMES),
     changed=st.dictionaries(NAMES, st.frozensets(COUNTS)),
     backwards=COUNTS,
     ahead=COUNTS,
@@ -57,16 +57,6 @@ def test_nothing_is_lost(pieces: list[Reading]) -> None:
         tally.bad for piece in pieces for tally in piece.tallies
     )
     assert len({tally[:5] for tally in whole.tallies}) == len(whole.tallies)
-
-
-def test_the_first_bad_row_says_whether_times_are_missing() -> None:
-    good, timeless, other = (
-        Reading("web-1", records=1, timeless=False),
-        Reading("web-1", bad=1, timeless=True),
-        Reading("web-1", bad=1, timeless=False),
-    )
-    assert (good + timeless + other).timeless
-    assert not (good + other + timeless).timeless
 
 
 def test_sources_are_not_mixed() -> None:

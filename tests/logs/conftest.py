@@ -21,3 +21,10 @@ def reader(tmp_path: Path, log: Path) -> Reader:
     reader = Reader(stream(tmp_path / "*.log"))
     assert reader.read() == ["one", "two"]
     return reader
+
+
+@pytest.fixture(autouse=True)
+def complete_at_once(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Histories of rotation go by faster than files settle."""
+    if "TestRotation" in request.node.nodeid:
+        monkeypatch.setattr("muntin.logs.register._SETTLED_SECONDS", 0.0)

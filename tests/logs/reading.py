@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gzip
+import os
 from collections.abc import Callable, Collection, Iterable
 from contextlib import suppress
 from dataclasses import dataclass
@@ -9,6 +11,7 @@ from pathlib import Path
 from typing import Literal
 from zlib import crc32
 
+from muntin.fidelity.losses import Loss
 from muntin.logs.chunks import LINE, read_chunks
 from muntin.logs.events import Events
 from muntin.logs.tail import Batch, FilePosition, Lane, Tail
@@ -84,6 +87,8 @@ class Reader:
         self.logs, self.follow, self.batch_bytes = logs, follow, batch_bytes
         self.positions: tuple[FilePosition, ...] = ()
         self.notes: list[str] = []
+        self.lost: list[Loss] = []
+        self.found: list[str] = []
         self.restart()
 
     def restart(self) -> None:
@@ -95,10 +100,13 @@ class Reader:
         batch = self.tail.next_batch(NOW, in_order=True)
         self.positions = batch.positions
         self.notes += batch.notes
+        self.lost += batch.lost
         return batch
 
     def read(self) -> list[str]:
-        return lines_of(self.batch().lanes)
+        lines = lines_of(self.batch().lanes)
+        self.found += lines
+        return lines
 
     def read_all(self) -> list[str]:
         found = []
@@ -112,3 +120,12 @@ class Reader:
 def append(path: Path, text: str) -> None:
     with path.open("a") as file:
         file.write(text)
+
+
+def squeeze(path: Path, to: Path | None = None) -> Path:
+    """Compresses a file as gzip does: the copy has its time, and the file is removed."""
+    packed = to or path.with_name(f"{path.name}.gz")
+    packed.write_bytes(gzip.compress(path.read_bytes()))
+    os.utime(packed, ns=(path.stat().st_atime_ns, path.stat().st_mtime_ns))
+    path.unlink()
+    return packed

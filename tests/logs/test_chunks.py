@@ -17,7 +17,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from muntin.errors import InputError
-from muntin.logs.chunks import LINE, Chunk, WorkOrder, read_chunks, split_csv
+from muntin.logs.chunks import LINE, Chunk, Overlong, WorkOrder, read_chunks, read_pieces, split_csv
 from muntin.logs.files import Fingerprint, checksum
 from muntin.model import Format
 
@@ -27,7 +27,19 @@ CSV = Format("csv")
 lines = st.one_of(
     st.binary(max_size=40),
     st.text(max_size=20).map(str.encode),
-    st.sampled_from([b"", b"", b"\r", b" ", b"twelve bytes", b"thirteen byte", b"x" * 300]),
+    st.sampled_from(
+        [
+            b"",
+            b"",
+            b"\r",
+            b" ",
+            b" \t  \v\f ",
+            b"  x",
+            b"twelve bytes",
+            b"thirteen byte",
+            b"x" * 300,
+        ]
+    ),
 ).map(lambda line: line.replace(b"\n", b""))
 ends = st.sampled_from([b"\n", b"\n", b"\r\n"])
 
@@ -42,7 +54,7 @@ def texts(draw: st.DrawFn) -> bytes:
 def expected_lines(text: bytes) -> list[str]:
     """By the letter: split at newlines, drop one carriage return, leave blank lines out."""
     found = [line.removesuffix(b"\r") for line in text.removeprefix(b"\xef\xbb\xbf").split(b"\n")]
-    return [line.decode("utf-8", "replace") for line in found if line]
+    return [line.decode("utf-8", "replace") for line in found if line.strip()]
 
 
 def orders(path: Path, cuts: list[int], size: int) -> list[WorkOrder]:
@@ -133,7 +145,7 @@ def expected_rows(text: str, width: int) -> tuple[list[list[str | None]], dict[i
     found = [line.removesuffix("\r") for line in text.split("\n")]
     rows: list[list[str | None]] = []
     broken = {}
-    for number, line in enumerate(line for line in found if line):
+    for number, line in enumerate(line for line in found if line.strip(" \t\r")):
         fields = csv_fields(line)
         if fields is None or len(fields) != width:
             broken[number] = line
@@ -306,8 +318,34 @@ def test_a_line_without_end_does_not_fill_the_memory(tmp_path: Path) -> None:
     with path.open("wb") as file:
         file.truncate(80 << 20)
     order = WorkOrder("s", "a", str(path), 0, 80 << 20)
+    (line,) = read_pieces(order, TEXT, [], 1000)
+    assert (
+        str(line) == f"{path}, byte 0: a line has 80 MB, more than 64 MB, and counts as a bad row"
+    )
     with pytest.raises(InputError, match="a line of more than 64 MB"):
-        list(read_chunks(order, TEXT, [], 1000))
+        list(read_chunks(order, CSV, []))
+
+
+@pytest.mark.parametrize("piece_bytes", [10, 1000, 1 << 20])
+@pytest.mark.parametrize("name", ["a.log", "a.log.gz"])
+def test_a_line_that_is_too_long_is_passed_over(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, name: str, piece_bytes: int
+) -> None:
+    monkeypatch.setattr("muntin.logs.chunks.LONGEST_LINE", 100)
+    path, text = tmp_path / name, b"one\ntwo\n" + b"x" * (2 << 20) + b"\nthree\nfour\n"
+    path.write_bytes(gzip.compress(text) if name.endswith(".gz") else text)
+    order = WorkOrder("s", "a", str(path), 0, path.stat().st_size)
+    found = list(read_pieces(order, TEXT, [], piece_bytes))
+    (long,) = [piece for piece in found if isinstance(piece, Overlong)]
+    assert (long.start, long.size) == (8, (2 << 20) + 1)
+    assert lines_of(read([order], TEXT, piece_bytes)) == ["one", "two", "three", "four"]
+
+
+def test_a_delimiter_is_no_blank(tmp_path: Path) -> None:
+    path = tmp_path / "a.tsv"
+    path.write_bytes(b"x\ty\n1\t2\n \n\t\n \t \n3\t4\n")
+    (chunk,) = read(orders(path, [], path.stat().st_size), Format("csv", delimiter="\t"))
+    assert chunk.fields["x"].to_pylist() == ["1", None, " ", "3"]
 
 
 def marked(path: Path, start: int = 0) -> WorkOrder:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import gzip
 import itertools
 import shutil
 import tempfile
 import time
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Collection
 from pathlib import Path
 
 import pytest
@@ -18,7 +18,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 from muntin.errors import InputError
 from muntin.logs.tail import Batch, FilePosition, Tail
 from tests.effort import examples
-from tests.logs.reading import LOOKS, NOW, Reader, append, lines_of, stream
+from tests.logs.reading import LOOKS, NOW, Reader, append, lines_of, squeeze, stream
 
 
 @pytest.mark.parametrize("pattern", ["app.log", "app.log*"])
@@ -227,8 +227,8 @@ class Rotation(RuleBasedStateMachine):
     """Two servers that write and rotate as they like, and a reader that may crash at any time.
 
     The oracle: no line is read twice, and every complete line is read that nobody took away
-    before it could be. Only truncation, deletion and renaming a log that was never seen take
-    lines away.
+    before it could be. Only truncation, deletion and renaming or compressing a log that was never
+    seen take lines away. Of those that were seen and not read, it is told that they are lost.
     """
 
     servers = st.sampled_from(["web-1", "web-2"])
@@ -249,11 +249,17 @@ class Rotation(RuleBasedStateMachine):
         self.found: list[str] = []
         self.saved: tuple[FilePosition, ...] = ()
         self.planned: Batch | None = None
+        self.copied: dict[str, Path] = {}
+        self.looked_at: set[str] = set()  # lines that were there at the last look
+        self.owed: dict[str, set[str]] = {}  # lines of servers that are to be told as lost
+        self.told: set[str] = set()
         self.crash()
 
     def teardown(self) -> None:
         if hasattr(self, "folder"):
             self.drain()
+            untold = {s: lines for s, lines in self.owed.items() if s not in self.told}
+            assert set().union(*untold.values()) <= set(self.found)
             shutil.rmtree(self.folder)
 
     @rule(server=servers, count=st.integers(0, 12), tail=st.sampled_from(["", "par"]))
@@ -262,7 +268,7 @@ class Rotation(RuleBasedStateMachine):
 
     @rule(server=servers, count=st.integers(0, 3))
     def write_to_the_rotated(self, server: str, count: int) -> None:
-        if server in self.rotated:
+        if server in self.rotated and self.rotated[server].exists():
             self._append(self.rotated[server], count, "")
 
     @rule(server=servers)
@@ -288,6 +294,51 @@ class Rotation(RuleBasedStateMachine):
             self._renew(log.stat().st_ino)
             self._append(log, count, "")
 
+    @rule(server=servers)
+    def compress(self, server: str) -> None:
+        """Compresses what was rotated last, or the log at once."""
+        path = self.rotated.pop(server, None)
+        if path is None:
+            self.rename(server)
+            path = self.rotated.pop(server, None)
+        if path is not None and path.exists():
+            if path.stat().st_ino in self.hidden or self._is_new_to_all(path):
+                self._take_away(path)
+            # The last line of a compressed file counts, if it has an end or not.
+            last = {path.read_text().rpartition("\n")[2]} - {""}
+            self.complete |= last
+            self.takeable |= last
+            squeeze(path)
+
+    @rule(server=servers)
+    def copy(self, server: str) -> None:
+        """The first half of copytruncate."""
+        if self._log(server).exists():
+            self.copied[server] = self._aside(server)
+            shutil.copyfile(self._log(server), self.copied[server])
+
+    @rule(server=servers)
+    def cut(self, server: str) -> None:
+        """The second half: what was written between is taken away."""
+        log, copy = self._log(server), self.copied.pop(server, None)
+        if copy is not None and copy.exists() and log.exists():
+            kept = _complete_lines(copy) if self.pattern == "app.log*" else []
+            whole = set(_complete_lines(log))
+            if not set(kept) <= whole:
+                return  # it is another log by now
+            self._take_away(log, set(kept))
+            log.write_text("")
+            self._renew(log.stat().st_ino)
+
+    @rule(server=servers)
+    def delete_oldest(self, server: str) -> None:
+        old = sorted(
+            (self.folder / server).glob("app.log.*"), key=lambda path: path.stat().st_mtime
+        )
+        for path in old[:1]:
+            self._take_away(path)
+            path.unlink()
+
     @rule(server=servers, count=st.integers(0, 3))
     def replace(self, server: str, count: int) -> None:
         log = self._log(server)
@@ -310,6 +361,9 @@ class Rotation(RuleBasedStateMachine):
         self.read()
         self.seen = set(self.unseen)
         self.planned = self.tail.next_batch(time.time(), in_order=True)
+        self.looked_at = {
+            line for path in self.folder.glob(f"*/{self.pattern}") for line in _complete_lines(path)
+        }
 
     @rule()
     def read(self) -> None:
@@ -317,8 +371,11 @@ class Rotation(RuleBasedStateMachine):
             return
         for lane in self.planned.lanes:
             for order in lane:
-                with suppress(InputError):
+                try:
                     self.found += lines_of([(order,)])
+                except InputError:
+                    self.told.add(order.source)
+        self.told |= {loss.source for loss in self.planned.lost}
         self.saved = self.planned.positions
         self.unseen -= self.seen
         self.planned = None
@@ -327,6 +384,7 @@ class Rotation(RuleBasedStateMachine):
     def crash(self) -> None:
         """What was planned but not read is planned again."""
         self.planned = None
+        self.looked_at, self.owed = set(), {}
         logs = stream(self.folder / "{source}" / self.pattern)
         self.tail = Tail(logs, True, self.saved, self.batch_bytes, events=LOOKS.events())
 
@@ -352,6 +410,7 @@ class Rotation(RuleBasedStateMachine):
 
     def _append(self, log: Path, count: int, tail: str) -> None:
         new = not log.exists()
+        tail += f"{next(self.numbers)} " if tail == "par" else ""
         append(log, "".join(f"line {next(self.numbers)}\n" for _ in range(count)) + tail)
         inode = log.stat().st_ino
         if new:
@@ -365,12 +424,24 @@ class Rotation(RuleBasedStateMachine):
         self.seen.discard(inode)
         self.hidden.discard(inode)
 
-    def _take_away(self, log: Path) -> None:
-        self.takeable |= set(_complete_lines(log)) - set(self.found)
+    def _take_away(self, log: Path, kept: Collection[str] = ()) -> None:
+        gone = set(_complete_lines(log)) - set(self.found) - set(kept)
+        self.takeable |= gone
+        elsewhere = {
+            line
+            for path in log.parent.glob("app.log*")
+            if path != log
+            for line in _complete_lines(path)
+        }
+        self.owed.setdefault(log.parent.name, set()).update(gone & self.looked_at - elsewhere)
+
+    def _is_new_to_all(self, path: Path) -> bool:
+        return self.pattern == "app.log" and path.stat().st_ino in self.unseen
 
 
 def _complete_lines(log: Path) -> list[str]:
-    return log.read_text().split("\n")[:-1]
+    text = gzip.decompress(log.read_bytes()) if log.suffix == ".gz" else log.read_bytes()
+    return text.decode().split("\n")[:-1]
 
 
 TestRotation = Rotation.TestCase

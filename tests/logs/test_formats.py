@@ -88,6 +88,13 @@ def test_json_keeps_every_type(tmp_path: Path) -> None:
     }
 
 
+def test_of_a_key_that_is_there_twice_the_first_counts(tmp_path: Path) -> None:
+    path = written(tmp_path, '{"t": 1700000000, "n": 1, "t": 1, "n": 2, "o": {"a": 1, "a": 2}}')
+    for columns in ("(t BIGINT, n BIGINT)", "(t BIGINT, n BIGINT, o STRUCT(a BIGINT))"):
+        (row,) = records(path, columns, "FORMAT json TIMESTAMP t")
+        assert (row[POSITION], row["n"], row.get("o", {"a": 1})) == (EPOCH_US, 1, {"a": 1})
+
+
 def test_json_decimals_keep_all_digits(tmp_path: Path) -> None:
     lines = [
         '{"t": 1700000000, "price": 12345678901234567.89}',
@@ -194,10 +201,11 @@ def test_json_names_with_dots_quotes_and_spaces(tmp_path: Path) -> None:
 
 
 def test_only_wanted_columns_are_looked_at(tmp_path: Path) -> None:
-    path = written(tmp_path, '{"t": 1700000000, "n": "many", "m": 1}')
+    lines = '{"t": 1700000000, "n": "many", "m": 1}\n{"t": 1700000000, "n": 1, "m": 1}'
+    path = written(tmp_path, lines)
     stream = "(t BIGINT, n BIGINT, m BIGINT)"
     sql = f"CREATE STREAM s {stream} FROM '{path}' FORMAT json TIMESTAMP t;"
-    for used, counted in (("m", 1), ("n", 0)):
+    for used, counted in (("m", 2), ("n", 1)):
         job = f"CREATE JOB j AS SELECT sum({used}) AS x, count(*) AS n FROM s WINDOW 1 DAY"
         assert sum(r.counts.read for r in run_inline(program.sql(f"{sql} {job}"))) == counted
 
@@ -413,13 +421,19 @@ def test_parquet_files_that_differ_in_type(tmp_path: Path) -> None:
         ("2023-02-30T00:00:00Z", None),
         ("infinity", None),
         ("yesterday", None),
-        ("1700000000", None),
+        ("2023-11-14 22:13:20,123", EPOCH_US + 123000),
+        ("14/Nov/2023:23:13:20 +0100", EPOCH_US),
+        ("1700000000", EPOCH_US),
+        ("1700000000.123", EPOCH_US + 123000),
+        ("17000000", None),
     ],
 )
 @pytest.mark.parametrize("kind", ["TIMESTAMP", "VARCHAR", "TIMESTAMP WITH TIME ZONE"])
 def test_times_as_text(tmp_path: Path, text: str, position: int | None, kind: str) -> None:
-    path = written(tmp_path, f"t\n{text}\n")
+    path = written(tmp_path, f't\n"{text}"\n')
     assert positions(records(path, f"(t {kind})", "FORMAT csv TIMESTAMP t")) == [position]
+    path = written(tmp_path, f'{{"t": "{text}"}}\n{{"t": "\\"{text}\\""}}')
+    assert positions(records(path, f"(t {kind})", "FORMAT json TIMESTAMP t")) == [position] * 2
 
 
 @pytest.mark.parametrize(

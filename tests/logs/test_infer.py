@@ -1,4 +1,4 @@
-"""Columns found in files: the narrowest type that gives every value back as it was written."""
+"""Columns found in files: the type that most values have, and that gives them back as written."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pyarrow.parquet
 import pytest
 
 from muntin.errors import InputError
-from muntin.logs.infer import infer_columns
+from muntin.logs.infer import infer_columns, names_in_files
 from muntin.model import Format, Stream
 
 
@@ -23,8 +23,8 @@ def kinds(format_: Format, *patterns: Path | str) -> dict[str, str]:
 def kind_of(folder: Path, *values: str) -> str:
     """The type of a CSV column with these values."""
     path = folder / "x.csv"
-    path.write_text("x,y\n" + "".join(f"{value},\n" for value in values))
-    return kinds(Format("csv"), path)["x"]
+    path.write_text("x;y\n" + "".join(f"{value};\n" for value in values))
+    return kinds(Format("csv", delimiter=";"), path)["x"]
 
 
 @pytest.mark.parametrize(
@@ -52,6 +52,16 @@ def kind_of(folder: Path, *values: str) -> str:
         (["infinity"], "DOUBLE"),
         (["10.0.0.1"], "VARCHAR"),
         (["", ""], "VARCHAR"),
+        (["1", "2", "3", "n/a"], "BIGINT"),
+        (["1", "2", "n/a"], "VARCHAR"),
+        ([*"123456789", *"123456789", "n/a", "-"], "BIGINT"),
+        ([*"123456789", *"12345678", "n/a", "-", "?"], "VARCHAR"),
+        (["1", "2.5", "3", "x", *"12345678"], "DOUBLE"),
+        ([*"123456789", "007"], "VARCHAR"),
+        (["true", "false", "true", "maybe"], "BOOLEAN"),
+        (["2023-11-14 22:13:20,123", "2023-11-14 22:13:21,1", "2023-11-14 22:13:22"], "TIMESTAMP"),
+        (["2023-11-14", "2023-11-15", "2023-11-16", "soon"], "TIMESTAMP"),
+        (["14/Nov/2023:22:13:20 +0100", "14/Nov/2023:22:13:21 +0100"], "TIMESTAMP"),
     ],
 )
 def test_csv_types(tmp_path: Path, values: list[str], kind: str) -> None:
@@ -67,8 +77,8 @@ def test_csv_columns_of_several_files(tmp_path: Path) -> None:
 
 def test_files_are_sampled_from_first_to_last(tmp_path: Path) -> None:
     for number in range(30):
-        (tmp_path / f"{number:02}.csv").write_text(f"n\n{'x' if number == 29 else 1}\n")
-    assert kinds(Format("csv"), tmp_path / "*.csv") == {"n": "VARCHAR"}
+        (tmp_path / f"{number:02}.csv").write_text(f"{'z' if number == 29 else 'n'}\n1\n")
+    assert kinds(Format("csv"), tmp_path / "*.csv") == {"n": "BIGINT", "z": "BIGINT"}
 
 
 def test_csv_header_of_all_sorts(tmp_path: Path) -> None:
@@ -121,6 +131,17 @@ def json_kinds(folder: Path, *lines: object) -> dict[str, str]:
         ([["a"], []], "VARCHAR[]"),
         ([{"n": 1, "t": "2023-11-14T22:13:20+02:00"}], "STRUCT(n BIGINT, t TIMESTAMP)"),
         ([{"x": None, "d": "2023-11-14"}], "STRUCT(x VARCHAR, d TIMESTAMP)"),
+        ([1, 2, 3, "x"], "BIGINT"),
+        ([1, 2, "x"], "VARCHAR"),
+        ([1, 2.5, 3, "x"], "DOUBLE"),
+        (["a", "b", "c", 1], "VARCHAR"),
+        ([1, "2"], "BIGINT"),
+        ([True, False, True, "x"], "BOOLEAN"),
+        ([{"n": 1}, {"n": 2}, {"n": 3}, "none"], "STRUCT(n BIGINT)"),
+        ([{"n": 1}, {"n": 2}, {"n": 3}, {"n": "x", "m": 1.5}], "STRUCT(n BIGINT, m DOUBLE)"),
+        ([[1], [2], [3], 4], "BIGINT[]"),
+        (["2023-11-14 22:13:20,123", "2023-11-14T22:13:21Z", "2023-11-14"], "TIMESTAMP"),
+        (["2023-11-14", "2023-11-15", "2023-11-16", "soon"], "TIMESTAMP"),
     ],
 )
 def test_json_types(tmp_path: Path, values: list[object], kind: str) -> None:
@@ -192,3 +213,38 @@ def test_json_is_not_taken_for_csv(tmp_path: Path) -> None:
     (tmp_path / "a.log").write_text('{"ts": 1, "n": 2}\n{"ts": 2, "n": 2}\n')
     with pytest.raises(InputError, match=r"a\.log looks like JSON; expected csv"):
         kinds(Format("csv"), tmp_path / "a.log")
+
+
+def test_one_line_among_others_may_be_deep_wide_or_long(tmp_path: Path) -> None:
+    usual = [{"n": number} for number in range(20)]
+    deep = '{"n": 1, "d": ' + "[" * 10_000 + "]" * 10_000 + "}"
+    wide = {"n": 1} | {f"k{number}": number for number in range(20_000)}
+    long = {"n": 1, "x": "x" * 20_000_000}
+    for odd in (deep, wide, long):
+        assert json_kinds(tmp_path, *usual, odd) == {"n": "BIGINT"}
+
+
+def test_lines_that_are_all_wide_or_long(tmp_path: Path) -> None:
+    wide = {f"k{number}": number for number in range(1000)}
+    assert json_kinds(tmp_path, *[wide] * 3) == dict.fromkeys(wide, "BIGINT")
+    assert json_kinds(tmp_path, {"x": "x" * 17_000_000}) == {"x": "VARCHAR"}
+    deep = '{"d": ' + "[" * 200 + "]" * 200 + "}"
+    with pytest.raises(InputError, match="stream 's': every line is nested more than 128 levels"):
+        json_kinds(tmp_path, deep)
+
+
+@pytest.mark.parametrize(
+    ("format_", "text"),
+    [
+        (Format("json"), '{"a": 1, "b.c": 2}\n[1]\n{"ü": 3}\n'),
+        (Format("csv"), "a,b.c,ü\n1,2,3\n"),
+        (Format("regex", r"(?P<a>.)(?P<b>.)"), "12\n"),
+        (Format("common"), "x\n"),
+    ],
+)
+def test_names_in_files(format_: Format, text: str, tmp_path: Path) -> None:
+    (tmp_path / "x").write_text(text)
+    found = names_in_files(Stream("s", (str(tmp_path / "x"),), format_, (), ""))
+    known = {"json": ["a", "b.c", "ü"], "csv": ["a", "b.c", "ü"], "regex": ["a", "b"]}
+    assert sorted(found)[:3] == known.get(format_.kind, ["bytes", "host", "ident"])
+    assert names_in_files(Stream("s", ("nowhere",), format_, (), "")) == []

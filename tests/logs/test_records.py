@@ -22,7 +22,7 @@ from muntin.kernel.finish import finish, order
 from muntin.kernel.reading import Reading
 from muntin.kernel.statements import WINDOW, WINDOW_END
 from muntin.language.program import sql
-from muntin.logs import bad, records
+from muntin.logs import records
 from muntin.logs.chunks import WorkOrder
 from muntin.logs.records import read_lane
 from muntin.logs.tail import Tail
@@ -148,8 +148,8 @@ def test_bad_rows_are_counted_and_one_is_told(tmp_path: Path) -> None:
     assert answer(found, blocks, [BASE // 10 + 1])[0]["total"] == 8
     assert (report.records, report.bad) == (2, 4)
     assert report.notes == (
-        f"{path}, line 3: a row does not fit stream 'logs': expected 2 fields in one line: "
-        f"{BASE},1,1",
+        f"{path}, line 3: a row does not fit stream 'logs': "
+        f"expected 2 fields in one line: {BASE},1,1",
     )
     counts = Ledger(report.tallies).counts(POSITION, found.jobs["job"].windows[0], BASE // 10 + 1)
     assert counts == Counts(2, 4, 0)
@@ -186,7 +186,11 @@ WEB = '1.2.3.4 - - [{}] "GET / HTTP/1.1" {} 5'
             [GOOD, '{"t": 1, "n": "x"}'],
             '2: column "n" is not BIGINT',
         ),
-        ("(t BIGINT, n BIGINT) FROM '{}' FORMAT json", ["{}"], '1: TIMESTAMP "t" gives no time'),
+        (
+            "(t BIGINT, n BIGINT) FROM '{}' FORMAT json",
+            ["{}"],
+            '1: TIMESTAMP "t" gives no time, as the row has none: {}',
+        ),
         ("(t BIGINT, n BIGINT) FROM '{}' FORMAT csv", ["t,n", "1,2", ",x"], '3: column "n" is not'),
         (
             "(t BIGINT, n BIGINT) FROM '{}' FORMAT regex '(?P<t>[0-9]+) (?P<n>.+)'",
@@ -212,20 +216,48 @@ def test_a_bad_row_is_told_with_its_place_and_reason(
         f"CREATE JOB job AS SELECT sum({value}) FROM logs WINDOW 1 DAY"
     )
     _, (report,) = read(found)
-    assert report.notes[0].startswith(f"{path}, line {said[0]}: a row does not fit stream 'logs'")
-    assert said[2:] in report.notes[0]
+    number, reason = int(said[0]), said[3:]
+    place = f"{path}, line {number}: a row does not fit stream 'logs': "
+    assert report.notes[0].startswith(f"{place}{reason}")
 
 
-def test_bad_rows_of_later_pieces_are_told_by_their_line_or_byte(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("piece_bytes", [len(GOOD) + 1, 1 << 20])
+def test_bad_rows_are_told_by_their_line_wherever_they_are(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, piece_bytes: int
 ) -> None:
     path = tmp_path / "web-1.json"
-    path.write_text(f"{GOOD}\n\n{GOOD}\nx\n")
+    path.write_text(f"{GOOD}\n \t\n{GOOD}\nx\n")
+    byte = 2 * len(GOOD) + 5
+    _, (report,) = read(program(path), piece_bytes=piece_bytes)
+    assert report.notes[0].startswith(f"{path}, line 4: ")
+    monkeypatch.setattr("muntin.logs.bad._COUNTED_BYTES", 0)  # a file too long to count its lines
     _, (report,) = read(program(path), piece_bytes=len(GOOD) + 1)
-    assert f"{path}, line 4: " in report.notes[0]
-    monkeypatch.setattr(bad, "_COUNTED_BYTES", 10)
-    _, (report,) = read(program(path), piece_bytes=len(GOOD) + 1)
-    assert f"{path}, byte {2 * len(GOOD) + 3}: " in report.notes[0]
+    assert report.notes[0].startswith(f"{path}, byte {byte}: ")
+
+
+@pytest.mark.parametrize(
+    ("columns", "value", "said"),
+    [
+        ("t VARCHAR", "31.01.2026 12:00", "say TIMESTAMP strptime(t, '%d.%m.%Y %H:%M')"),
+        (
+            "t TIMESTAMP",
+            "12:00:00,123",
+            "declare t VARCHAR and say TIMESTAMP strptime('2026-01-31 ",
+        ),
+        ("t VARCHAR", "", ", as the row has none"),
+    ],
+)
+def test_a_time_that_is_not_understood_says_what_to_declare(
+    tmp_path: Path, columns: str, value: str, said: str
+) -> None:
+    path = tmp_path / "web-1.json"
+    path.write_text(json.dumps({"t": value}) + "\n")
+    found = sql(
+        f"CREATE STREAM logs ({columns}) FROM '{path}' FORMAT json TIMESTAMP t; "
+        "CREATE JOB job AS SELECT count(*) FROM logs WINDOW 1 DAY"
+    )
+    _, (report,) = read(found)
+    assert said in report.notes[0]
 
 
 def test_a_missing_sequence_number_is_told(tmp_path: Path) -> None:

@@ -176,8 +176,8 @@ def test_a_bad_row_among_many_files_is_told_with_its_file_and_line(tmp_path: Pat
     ((_, readings),) = read_lanes(lanes[1:], stream, recipes_of(found.jobs.values()), None)
     notes = [note for reading in readings for note in reading.notes]
     assert notes == [
-        f"{tmp_path}/web-0.0, line 3: a row does not fit stream 'logs': column \"n\" is not BIGINT:"
-        ' {"t": 1, "n": "x"}'
+        f"{tmp_path}/web-0.0, line 3: a row does not fit stream 'logs': "
+        'column "n" is not BIGINT: {"t": 1, "n": "x"}'
     ]
     failing = program(tmp_path, "json", ["panes"], bad="FAIL")
     (stream,) = failing.streams.values()

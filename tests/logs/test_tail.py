@@ -13,7 +13,7 @@ import pyarrow.parquet
 import pytest
 
 from muntin.errors import InputError
-from muntin.logs import watch
+from muntin.logs import register, watch
 from muntin.logs.chunks import read_chunks
 from muntin.logs.tail import Lane, Tail
 from muntin.model import Format
@@ -345,6 +345,10 @@ def test_files_that_did_not_change_are_not_opened(
     def opened(*_: object) -> None:
         raise AssertionError("opened")
 
-    for name in ("holds", "last_line_end"):
-        monkeypatch.setattr(watch, name, opened)
+    for module, name in (
+        (register, "holds"),
+        (register, "last_line_end"),
+        (watch, "last_line_end"),
+    ):
+        monkeypatch.setattr(module, name, opened)
     assert reader.read_all() == []

@@ -9,8 +9,9 @@ from typing import Any
 
 import pytest
 
-from muntin.logs import watch
+from muntin.logs import sightings, watch
 from muntin.logs.events import FileEvents
+from muntin.logs.sightings import Sighting
 from muntin.logs.tail import Tail
 from tests.logs import test_files, test_tail
 from tests.logs.reading import LOOKS, NOW, Reader, Snapshots, append, lines_of, stream
@@ -29,13 +30,13 @@ def events(monkeypatch: pytest.MonkeyPatch) -> None:
 def looked_at(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
     """The files that were looked at."""
     paths: list[Path] = []
-    real = watch._stat
+    real = sightings.sight
 
-    def stat(path: Path | str, *rest: Any) -> watch._Sighting | None:
+    def sight(path: Path | str, *rest: Any) -> Sighting | None:
         paths.append(Path(path))
         return real(path, *rest)
 
-    monkeypatch.setattr(watch, "_stat", stat)
+    monkeypatch.setattr(watch, "sight", sight)
     return paths
 
 

@@ -109,6 +109,31 @@ def test_what_is_silent_is_complete_and_nothing_stays_behind(tmp_path: Path) -> 
         pipeline.intake.close()
 
 
+def test_a_deadline_takes_panes_that_are_open(tmp_path: Path) -> None:
+    """A window of the last minute leaves in time with what was written, though it is not over."""
+    now = time.time()
+    start = now // 10 * 10 - 10
+    (tmp_path / "web01").mkdir()
+    lines = [json.dumps({"t": start + i, "k": "a", "n": 1}) + "\n" for i in range(9)]
+    (tmp_path / "web01" / "a.log").write_text("".join(lines))
+    job = "CREATE JOB sums AS SELECT count(*) AS c FROM logs WINDOW 10 SECONDS WITHIN 12 SECONDS"
+    with serving("web01", tmp_path / "web01") as (_, place):
+        pipeline = Pipeline(f"CREATE STREAM logs FROM AGENTS {place!r}; {job}")
+        with (tmp_path / "web01" / "a.log").open("a") as file:
+            while not pipeline.rows["sums"]:
+                assert time.time() < now + 60
+                # Somebody writes all the time, so that the pane does not leave by itself.
+                file.write(json.dumps({"t": start + 9, "k": "a", "n": 1}) + "\n")
+                file.flush()
+                lines.append("")
+                pipeline.turn()
+                time.sleep(0.1)
+        (row,) = pipeline.rows["sums"]
+        assert row["c2"]["reason"] == "deadline"
+        assert 9 < row["c"] <= len(lines)
+        pipeline.intake.close()
+
+
 def test_an_agent_that_is_away_is_told_of_and_comes_back(tmp_path: Path) -> None:
     write(tmp_path / "web01", 0, 400)
     listed = tmp_path / "agents.txt"
@@ -119,7 +144,8 @@ def test_an_agent_that_is_away_is_told_of_and_comes_back(tmp_path: Path) -> None
     pipeline.turn()
     pipeline.turn()
     assert [note for note in pipeline.notes if "cannot be reached" in note] == [
-        f"stream 'logs': the agent at {place} cannot be reached"
+        f"stream 'logs': the agent at {place} cannot be reached; "
+        "one that listens to others needs --keys"
     ]
     write(tmp_path / "web01", 400, 800)
     with serving("web01", tmp_path / "web01") as (_, place):

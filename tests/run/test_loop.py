@@ -56,6 +56,9 @@ class Post:
         sent, self.waiting = tuple(self.waiting), []
         return Batch(Parcel(sent) if sent else None)
 
+    def names(self, now: float) -> frozenset[str]:
+        return frozenset()
+
     def behind(self, sources: Mapping[str, Source]) -> frozenset[str]:
         return frozenset()
 

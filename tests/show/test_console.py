@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import signal
 import subprocess
@@ -12,6 +13,9 @@ import pytest
 
 import muntin as mt
 from muntin.errors import StateError
+from muntin.show.console import tell
+from muntin.show.terminal import console
+from muntin.spark.runner import Summary
 from muntin.store.hold import locked, require_free
 from tests.waiting import PATIENCE, wait_for
 
@@ -120,6 +124,16 @@ def test_records_that_wait_for_their_window_are_told(folder: Path) -> None:
     process = start(folder, "run", "jobs.sql", "--for", "1s", "--idle", "60s")
     _, err = process.communicate(timeout=PATIENCE)
     assert "1 record of job 'sums' waits in 1 open window" in err
+
+
+def test_all_jobs_with_open_windows_are_told() -> None:
+    out = io.StringIO()
+    summary = Summary(records=9, windows=1, open={"sums": (1, 1), "paths": (1200, 3)})
+    tell(summary, console(out))
+    assert out.getvalue().splitlines()[1:] == [
+        "1 record of job 'sums' waits in 1 open window",
+        "1,200 records of job 'paths' wait in 3 open windows",
+    ]
 
 
 def test_a_state_folder_is_refused_before_spark_starts(folder: Path) -> None:

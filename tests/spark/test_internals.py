@@ -168,3 +168,7 @@ def test_serve_workers_tells_its_address_and_ends_with_its_input(
     process.stdin.close()
     process.wait(30)
     process.stdout.close()
+
+
+def test_executors_of_a_cluster_are_counted(spark: SparkSession) -> None:
+    assert internals.executors(spark.sparkContext) == 0  # all is in the driver

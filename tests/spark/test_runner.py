@@ -405,3 +405,66 @@ def test_a_state_folder_that_is_removed_ends_the_run_at_once(
     with pytest.raises(mt.StateError, match="was removed or replaced while this run used it"):
         next(turns)
     assert not state.exists()
+
+
+@pytest.mark.parametrize("follow", [False, True])
+def test_a_stream_that_fails_takes_nothing_from_what_others_have_committed(
+    spark: SparkSession, tmp_path: Path, follow: bool
+) -> None:
+    (tmp_path / "good.jsonl").write_text('{"t": 0}\n{"t": 70}\n')
+    (tmp_path / "damaged.jsonl").write_text('{"t": 0}\nnonsense\n')
+    stream = "CREATE STREAM {0} (t BIGINT) FROM '{1}/{0}.jsonl' FORMAT json TIMESTAMP t{2};"
+    job = "CREATE JOB of_{0} AS SELECT count(*) AS c FROM {0} WINDOW 1 MINUTE;"
+    text = "".join(
+        stream.format(name, tmp_path, fail) + job.format(name)
+        for name, fail in (("good", ""), ("damaged", " ON BAD ROW FAIL"))
+    )
+    settings = Settings(tmp_path / "state", follow, seconds=30)
+    told: list[mt.Result] = []
+
+    def listen() -> None:
+        for turn in SparkRun(mt.sql(text), spark.sparkContext, settings).turns():
+            told.extend(turn.emission.results())
+
+    with pytest.raises(mt.InputError, match=r"damaged.jsonl, line 2"):
+        listen()
+    stored = mt.results("of_good", tmp_path / "state").num_rows
+    assert len(told) == stored == (1 if follow else 2)
+    # The next start goes on behind what was told.
+    (tmp_path / "damaged.jsonl").unlink()
+    with (tmp_path / "good.jsonl").open("a") as file:
+        file.write('{"t": 130}\n')
+    program_ = mt.sql(text.split("CREATE STREAM damaged")[0])
+    again = SparkRun(program_, spark.sparkContext, Settings(tmp_path / "state", False)).turns()
+    starts = [r.start // 60_000_000 for turn in again for r in turn.emission.results()]
+    assert starts == ([1, 2] if follow else [2])
+
+
+def turn_once(spark: SparkSession, folder: Path, text: str) -> list[str]:
+    """A short run that follows the logs; what it says."""
+    settings = Settings(folder / "state", follow=True, seconds=0)
+    turns = list(SparkRun(mt.sql(text), spark.sparkContext, settings).turns())
+    return [note for turn in turns for note in turn.notes]
+
+
+def test_a_state_that_was_lost_repeats_no_window(spark: SparkSession, tmp_path: Path) -> None:
+    logs, text = tmp_path / "logs", STREAM.format(folder=tmp_path / "logs", slack="")
+    write(logs, "web-1", (1, "a", 1), (11, "a", 2), (21, "a", 4))
+    assert turn_once(spark, tmp_path, text) == []
+    before = stored(tmp_path)
+    assert before == [(0, "a", 1, 1), (10, "a", 2, 1)]
+    shutil.rmtree(tmp_path / "state" / "streams")
+    write(logs, "web-1", (31, "a", 8))
+    assert "stream 'logs' has no state, but results" in turn_once(spark, tmp_path, text)[0]
+    assert stored(tmp_path) == [*before, (20, "a", 4, 1)]
+    assert len(mt.results("sums", tmp_path / "state")) == 3
+
+
+def test_a_stream_that_was_renamed_repeats_no_window(spark: SparkSession, tmp_path: Path) -> None:
+    logs, text = tmp_path / "logs", STREAM.format(folder=tmp_path / "logs", slack="")
+    write(logs, "web-1", (1, "a", 1), (11, "a", 2), (12, "a", 4))
+    assert turn_once(spark, tmp_path, text) == []
+    write(logs, "web-1", (13, "a", 8), (21, "a", 4))
+    (note,) = turn_once(spark, tmp_path, text.replace(" logs", " access"))
+    assert note.startswith("stream 'access' goes on where stream 'logs' stood")
+    assert stored(tmp_path) == [(0, "a", 1, 1), (10, "a", 14, 3)]

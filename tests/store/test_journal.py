@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -10,12 +11,16 @@ import pytest
 
 import muntin as mt
 from benchmarks.driver import Nothing
+from muntin.fidelity.score import C2, Reason
 from muntin.kernel.block import Block, encode
 from muntin.kernel.due import Due, Emitted
+from muntin.kernel.statements import WINDOW, WINDOW_END
+from muntin.model import POSITION, Counts, Tally
 from muntin.run.catalog import Catalog
 from muntin.run.contracts import Answer
-from muntin.run.results import Emission
+from muntin.run.results import Emission, JobWindows, no_windows
 from muntin.store.journal import Journal
+from muntin.store.results import Results
 
 PROGRAM = mt.sql(
     "CREATE STREAM s (t BIGINT) FROM 'none/{source}' FORMAT json TIMESTAMP t;"
@@ -67,3 +72,101 @@ def test_batches_come_back_in_few_files(tmp_path: Path, monkeypatch: pytest.Monk
         assert (journal.batch, journal.progress.records) == (batch, batch + 1)
         assert blocks.numbers == list(range(batch + 1))
         assert len(list((tmp_path / "streams" / "s").iterdir())) <= 3
+
+
+class Recorder:
+    """Windows of ten seconds that leave one after another, as a run commits them."""
+
+    def __init__(self, state: Path, catalog: Catalog = CATALOG, others: Sequence[str] = ()) -> None:
+        self.journal = Journal(state, catalog, Blocks(), others)
+        self.catalog = catalog
+        self._state = state
+
+    def commit(self, *windows: tuple[int, int]) -> None:
+        """Windows by number, with their count."""
+        (job,) = self.catalog.jobs.values()
+        ends = [number + 1 for number, _ in windows]
+        rows = no_windows(job).rows.schema
+        made = {
+            WINDOW: [0] * len(ends),
+            WINDOW_END: ends,
+            "c": [count for _, count in windows],
+        }
+        table = pa.table({f.name: pa.array(made[f.name]).cast(f.type) for f in rows}, rows)
+        counts = {(0, end): Counts(1) for end in ends}
+        c2 = C2(Reason.COMPLETE, 1.0, 1.0, 1.0, 1, ((1, 1),))
+        left = JobWindows(job, table, counts, dict.fromkeys(counts, c2), at=1.0)
+        progress = self.journal.progress
+        progress.records += 1
+        progress.ledger.add(Tally("web", POSITION, 10, end, None, 1, 0, 10 * end) for end in ends)
+        self.journal.commit(self.catalog, Emission((left,)))
+
+    def stored(self) -> list[tuple[int, int, int]]:
+        """The number of each window, its count and its revision."""
+        found = Results(self._state).read("j").to_pylist()
+        return [
+            (int(row["window_start"].timestamp()) // 10, row["c"], row["revision"]) for row in found
+        ]
+
+
+def test_results_are_not_swallowed_after_the_state_was_lost(tmp_path: Path) -> None:
+    first = Recorder(tmp_path)
+    for number in range(5):
+        first.commit((number, 1))
+    shutil.rmtree(tmp_path / "streams")
+    second = Recorder(tmp_path)
+    (note,) = second.journal.notes
+    assert note.startswith("stream 's' has no state, but results: job 'j' has windows up to 1970-")
+    second.commit((0, 1), (1, 7))
+    second.commit((2, 1), (9, 1))
+    expected = [(0, 1, 0), (1, 7, 1), (2, 1, 0), (3, 1, 0), (4, 1, 0), (9, 1, 0)]
+    assert second.stored() == expected
+    again = Recorder(tmp_path)  # which knows of it, too
+    assert again.journal.notes == []
+    again.commit((3, 1), (4, 2), (10, 1))
+    assert again.stored() == [*expected[:4], (4, 2, 1), *expected[5:], (10, 1, 0)]
+
+
+def test_results_are_not_swallowed_after_an_old_state_was_put_back(tmp_path: Path) -> None:
+    first = Recorder(tmp_path)
+    first.commit((0, 1))
+    shutil.copytree(tmp_path / "streams", tmp_path / "old")
+    for number in range(1, 5):
+        first.commit((number, 1))
+    for _ in range(2):
+        shutil.rmtree(tmp_path / "streams")
+        shutil.copytree(tmp_path / "old", tmp_path / "streams")
+        second = Recorder(tmp_path)
+        (note,) = second.journal.notes
+        assert "is of batch 0, older than batch 4 of its results" in note
+    second.commit((1, 1), (2, 5))
+    second.commit((7, 1))
+    assert second.stored() == [(0, 1, 0), (1, 1, 0), (2, 5, 1), (3, 1, 0), (4, 1, 0), (7, 1, 0)]
+    assert Recorder(tmp_path).journal.notes == []
+
+
+def named(stream: str) -> Catalog:
+    program = mt.sql(
+        f"CREATE STREAM {stream} (t BIGINT) FROM 'none/{{source}}' FORMAT json TIMESTAMP t;"
+        f"CREATE JOB j AS SELECT count(*) AS c FROM {stream} WINDOW 10 SECONDS;"
+    )
+    return Catalog.of(program.streams[stream], program.jobs_of(stream))
+
+
+def test_a_stream_that_was_renamed_goes_on(tmp_path: Path) -> None:
+    first = Recorder(tmp_path)
+    first.commit((0, 1))
+    renamed = Recorder(tmp_path, named("access"), ["access"])
+    (note,) = renamed.journal.notes
+    assert note == "stream 'access' goes on where stream 's' stood, which had the same jobs"
+    assert (renamed.journal.batch, renamed.journal.progress.records) == (0, 1)
+    renamed.commit((1, 1))
+    assert renamed.stored() == [(0, 1, 0), (1, 1, 0)]
+    assert [path.name for path in (tmp_path / "streams").iterdir()] == ["access"]
+
+
+def test_a_stream_that_is_still_there_keeps_its_state(tmp_path: Path) -> None:
+    Recorder(tmp_path).commit((0, 1))
+    other = Recorder(tmp_path, named("access"), ["access", "s"])
+    assert other.journal.batch == -1
+    assert (tmp_path / "streams" / "s").exists()

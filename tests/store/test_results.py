@@ -50,6 +50,16 @@ def test_order_survives_many_batches_and_large_windows(tmp_path: Path) -> None:
     assert store.read("top", after=START + timedelta(minutes=5)).num_rows == 300
 
 
+def test_what_is_no_number_is_stored_as_it_is(tmp_path: Path) -> None:
+    store, values = Results(tmp_path), [float("nan"), float("inf"), float("-inf"), 1.5, None]
+    table = rows(range(5), 1)
+    publish(store, "s", 0, table.append_column("x", pa.array(values, pa.float64())))
+    found = store.read("top")["x"].to_pylist()
+    assert [str(value) for value in found] == ["nan", "inf", "-inf", "1.5", "None"]
+    outside = DeltaTable(tmp_path / "results" / "top").to_pyarrow_table()["x"].to_pylist()
+    assert sorted(map(str, outside)) == sorted(map(str, values))
+
+
 def test_many_batches_become_few_files(tmp_path: Path) -> None:
     store, folder = Results(tmp_path), tmp_path / "results" / "top"
     for batch in range(40):

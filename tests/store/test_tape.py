@@ -25,8 +25,13 @@ def test_what_was_cut_off_is_not_there(tmp_path: Path) -> None:
     for tail in (data[first:-1] + b"x", bytes(whole - first)):
         path.write_bytes(data[:first] + tail)
         assert list(tape.read(path)) == [b"one", b"1"]
-    path.write_bytes(data[:-1] + b"x")
-    assert list(tape.read(path)) == [b"one", b"1"]
+    for at in range(first):  # what stands before a whole record was not cut off
+        path.write_bytes(data[:at] + bytes([data[at] ^ 1]) + data[at + 1 :])
+        with pytest.raises(StateError, match="is damaged at byte"):
+            list(tape.read(path))
+    path.write_bytes(b"")
+    with pytest.raises(StateError, match="is damaged at byte 0"):
+        list(tape.read(path))
     with pytest.raises(StateError, match=r"cannot be read: No such file"):
         list(tape.read(tmp_path / "b.tape"))
 

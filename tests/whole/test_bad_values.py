@@ -496,3 +496,21 @@ def test_a_bad_value_in_a_frame_costs_its_record(
     assert mt.results("j", state)["records_failed"].to_pylist() == [0, 1, 0]
     assert mt.results("strict", state)["x"].to_pylist() == [3]
     assert mt.results("good", state).num_rows == 5
+
+
+def test_a_stream_that_fails_takes_nothing_from_those_before_it(logs: Path) -> None:
+    (logs / "damaged").mkdir()
+    (logs / "damaged" / "a.log").write_text("nonsense\n")
+    text = (
+        f"{STREAM.format(logs)}{GOOD}CREATE STREAM damaged (t BIGINT) FROM '{logs}/damaged/a.log' "
+        "FORMAT json TIMESTAMP t ON BAD ROW FAIL;"
+        "CREATE JOB never AS SELECT count(*) AS c FROM damaged WINDOW 1 MINUTE;"
+    )
+    told: list[mt.Result] = []
+    with pytest.raises(mt.InputError, match=r"damaged/a.log, line 1"):
+        told.extend(mt.run(sql(text)))
+    results = mt.run(sql(text))
+    told = [next(results) for _ in range(3)]
+    assert [(result.job, result.start) for result in told] == [
+        ("good", minute * 60_000_000) for minute in range(3)
+    ]

@@ -34,7 +34,7 @@ JOBS = {
 
 @pytest.fixture(autouse=True)
 def imported() -> None:
-    """mrjob imports a module that Python 3.13 leaves out, and 3.11 warns of."""
+    """mrjob imports modules that Python 3.12 and 3.13 leave out, and 3.11 warns of."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)
         pytest.importorskip("mrjob")

@@ -209,7 +209,7 @@ def test_a_stopped_process_reads_what_was_written_before_it_decides(tmp_path: Pa
     hour = time.time() // 3600 * 3600 - 7200  # it is over, and waits for its sources
     for source in ("a", "b"):
         write(tmp_path, source, hour + 1)
-    started = [sys.executable, "-c", CHILD, text, "3"]
+    started = [sys.executable, "-c", CHILD, text, "1"]
     with subprocess.Popen(started, stdout=subprocess.PIPE, text=True) as child:
         try:
             _, status = os.waitpid(child.pid, os.WUNTRACED)

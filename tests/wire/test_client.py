@@ -11,7 +11,7 @@ from pyarrow import flight
 
 from muntin.errors import InputError, WireError
 from muntin.kernel.reading import Reading
-from muntin.wire import client
+from muntin.wire.client import Client, ask_any
 from muntin.wire.messages import Fetch, Parcel, decode, pack
 
 
@@ -47,14 +47,14 @@ def damaging(times: int) -> Iterator[tuple[Damaging, str]]:
 
 def test_a_damaged_delivery_is_fetched_again() -> None:
     with damaging(2) as (server, place):
-        parcels = list(client.fetch(place, Fetch("p", "logs", 0, 3)))
+        parcels = list(Client().fetch(place, Fetch("p", "logs", 0, 3)))
         assert [parcel.sequence for parcel in parcels] == [1, 2, 3]
         assert server.asked == [0, 1, 1]
 
 
 def test_one_that_stays_damaged_is_told_of() -> None:
     with damaging(9) as (_, place):
-        parcels = client.fetch(place, Fetch("p", "logs", 0, 3))
+        parcels = Client().fetch(place, Fetch("p", "logs", 0, 3))
         assert next(parcels).sequence == 1
         with pytest.raises(WireError, match="a delivery was damaged on its way"):
             next(parcels)
@@ -64,7 +64,7 @@ def test_nobody_there() -> None:
     with damaging(0) as (_, place):
         pass
     with pytest.raises(WireError, match=f"the agent at {place} cannot be reached"):
-        client.settings(place, "logs")
+        Client().settings(place, "logs")
     message = f"no agent tells the format: the agent at {place} cannot be reached"
     with pytest.raises(InputError, match=message):
-        client.ask_any([place], lambda address: client.settings(address, "logs"), "the format")
+        ask_any([place], lambda address: Client().settings(address, "logs"), "the format")

@@ -15,7 +15,7 @@ from muntin.kernel.consolidate import Algorithm
 from muntin.kernel.due import Due
 from muntin.kernel.kinds.kind import Finished, Given, Made, Operator, Outcome, Place
 from muntin.kernel.kinds.panes import some
-from muntin.kernel.kinds.windowed import Windowed, alone, joined, whole
+from muntin.kernel.kinds.windowed import Windowed, joined, parts, whole
 from muntin.kernel.python.mapping import map_pairs
 from muntin.kernel.python.partials import merge_blocks
 from muntin.kernel.python.reducing import (
@@ -59,9 +59,9 @@ class Pairs(Windowed):
 
     def finish(self, jobs: Mapping[str, Job], block: pa.Table, due: Due, made: Made) -> Finished:
         every = [finish_windows(self.shape, jobs, block, whole(due).ends)]
-        for (name, which, end), only in due.only.items():
-            ends = alone(jobs, name, which, end).ends
-            every.append(finish_windows(self.shape, jobs, some(self.shape, block, only), ends))
+        for only, these in parts(jobs, due):
+            rows = some(self.shape, block, only)
+            every.append(finish_windows(self.shape, jobs, rows, these.ends))
         return Finished(joined(every))
 
     def more_rounds(self, job: Job) -> bool:

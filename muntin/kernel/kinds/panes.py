@@ -29,7 +29,7 @@ from muntin.kernel.due import Due, DueEnds, Ends
 from muntin.kernel.engine import run
 from muntin.kernel.kinds.kind import Finished, Given, Made, Operator, Outcome, Place
 from muntin.kernel.kinds.unfinished import Unfinished, ordered_with_faults, with_unfinished
-from muntin.kernel.kinds.windowed import Windowed, alone, joined, whole
+from muntin.kernel.kinds.windowed import Windowed, joined, parts, whole
 from muntin.kernel.python.mapping import map_cells
 from muntin.kernel.python.states import added, fault_rows, finished, merged
 from muntin.kernel.statements import (
@@ -105,10 +105,9 @@ class Panes(Windowed):
         """The same, if no job's SQL refuses a value."""
         done = _finish(self.shape.answered, jobs, some(self.shape, block, None), whole(due), made)
         every = [done.rows]
-        for (name, which, end), only in due.only.items():
+        for only, these in parts(jobs, due):
             rows = some(self.shape, block, only)
-            this = alone(jobs, name, which, end)
-            every.append(_finish(self.shape.answered, jobs, rows, this, ()).rows)
+            every.append(_finish(self.shape.answered, jobs, rows, these, ()).rows)
         return Finished(joined(every), done.made)
 
     def order(self, job: Job, rows: Sequence[pa.Table]) -> pa.Table:

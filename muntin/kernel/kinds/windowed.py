@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from muntin.fidelity.score import Only
 from muntin.kernel.due import Due, Emitted
 from muntin.kernel.kinds.kind import Numbers, Told
 from muntin.kernel.statements import WINDOW, WINDOW_END, Windows, on_time_sql, spec_id
@@ -100,9 +101,26 @@ def whole(due: Due) -> Due:
     return replace(due, ends={name: kinds for name, kinds in ends.items() if any(kinds)}, only={})
 
 
-def alone(jobs: Mapping[str, Job], name: str, which: int, end: int) -> Due:
-    """One window."""
-    return Due({name: [[end] if i == which else [] for i in range(len(jobs[name].windows))]})
+def parts(jobs: Mapping[str, Job], due: Due) -> Iterator[tuple[Only, Due]]:
+    """The due windows that are made of a part of what there is, with that part.
+
+    Those of the same sources are put together, and of one kind those that have no pane in common.
+    """
+    groups: dict[Hashable, list[tuple[tuple[str, int, int], Only]]] = {}
+    for window, only in due.only.items():
+        name, which, _ = window
+        spec = jobs[name].windows[which]
+        apart = only.panes is None or spec.stride >= spec.length
+        key = (only.sources, only.panes and (name, which)) if apart else window
+        groups.setdefault(key, []).append((window, only))
+    for group in groups.values():
+        ends: dict[str, list[list[int]]] = {}
+        for (name, which, end), _ in group:
+            ends.setdefault(name, [[] for _ in jobs[name].windows])[which].append(end)
+        panes = [only.panes for _, only in group]
+        union = tuple(sorted({p for some in panes for p in some or ()}))
+        only = Only(None if panes[0] is None else union, group[0][1].sources)
+        yield only, Due({name: [sorted(kind) for kind in kinds] for name, kinds in ends.items()})
 
 
 def joined(tables: Iterable[Mapping[str, pa.Table]]) -> dict[str, pa.Table]:

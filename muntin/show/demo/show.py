@@ -19,6 +19,7 @@ from muntin.language.program import sql
 from muntin.model import Program
 from muntin.run.loop import Turn
 from muntin.run.results import JobWindows
+from muntin.show import terminal
 from muntin.show.console import ready, tell
 from muntin.show.demo.shop import SERVERS
 from muntin.show.output import shown
@@ -30,7 +31,7 @@ from muntin.units import percent
 
 def run_demo(seconds: float | None, jvm: Jvm) -> None:
     """Shows answers for so many seconds, or until Ctrl-C."""
-    console = Console()
+    console = terminal.console(sys.stdout)
     with tempfile.TemporaryDirectory(prefix="muntin-demo-") as folder:
         with _shop(Path(folder) / "logs") as program:
             board = _Board(Path(folder), console)

@@ -184,8 +184,11 @@ class Awaits(Incremental):
         return state + value if value else None
 
 
+NOTHING: Record = {"s": None, "x": None}  # columns that are declared and empty
+
+
 def awaited(folder: Path, records: Sequence[tuple[int, str, int]], errors: int = 0) -> Program:
-    write_logs(folder, {"a": [{"t": t, "k": k, "n": n} for t, k, n in records]})
+    write_logs(folder, {"a": [NOTHING | {"t": t, "k": k, "n": n} for t, k, n in records]})
     job = type("Awaits", (Awaits,), {"max_errors": errors})
     stream = sql(STREAM.format(folder=folder, slack=" SLACK 0 SECONDS"))
     return with_job(with_job(stream, "awaits", job, stream="logs"), "thirds", Thirds, stream="logs")

@@ -46,7 +46,7 @@ def value(program: Program) -> str:
 
 
 def test_closures_are_part_of_the_code(tmp_path: Path) -> None:
-    write_logs(tmp_path, {"a": [{"t": 1, "k": "k", "n": 7}]})
+    write_logs(tmp_path, {"a": [{"t": 1, "k": "k", "s": None, "n": 7, "x": None}]})
     stream = sql(STREAM.format(folder=tmp_path, slack=""))
     programs = [with_job(stream, "j", make(factor), stream="logs") for factor in (1, 2, 2)]
     assert [value(program) for program in programs] == ["7", "14", "14"]
@@ -56,7 +56,7 @@ def test_closures_are_part_of_the_code(tmp_path: Path) -> None:
 
 
 def test_helpers_that_are_defined_again_are_used(tmp_path: Path) -> None:
-    write_logs(tmp_path, {"a": [{"t": 1, "k": "k", "n": 7}]})
+    write_logs(tmp_path, {"a": [{"t": 1, "k": "k", "s": None, "n": 7, "x": None}]})
     stream = sql(STREAM.format(folder=tmp_path, slack=""))
     space: dict[str, Any] = {"__name__": "__main__"}
     notebook(space, "def helper(n):\n    return n")

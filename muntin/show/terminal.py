@@ -1,0 +1,33 @@
+"""Consoles to print on. Colours are for terminals alone, whatever the environment asks for.
+
+On a terminal NO_COLOR turns them off.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import TextIO
+
+from rich.console import Console
+
+
+def console(out: TextIO, width: int | None = None) -> Console:
+    """A console on a stream."""
+    return Console(file=out, highlight=False, width=width, force_terminal=_is_terminal(out))
+
+
+def messages() -> Console:
+    """A console for what is not output, wherever standard error goes when it is used."""
+    return Console(stderr=True, highlight=False, force_terminal=_is_terminal(sys.stderr))
+
+
+def keep_help_plain() -> None:
+    """Has the help of options, which Typer prints, follow the same rule."""
+    if not (sys.stdout.isatty() and sys.stderr.isatty()):
+        os.environ["_TYPER_FORCE_DISABLE_TERMINAL"] = "1"
+
+
+def _is_terminal(out: TextIO) -> bool | None:
+    """Rich finds out itself what a terminal can do."""
+    return None if out.isatty() else False

@@ -1,0 +1,80 @@
+"""Windows that a table has as they are do not come again; others come as revisions."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from muntin.store import delta
+from muntin.store.repeats import ends_of, without_repeats
+from muntin.store.results import Results
+from tests.effort import examples
+from tests.store.test_results import START, publish, rows
+
+Stored = dict[int, tuple[int, list[float]]]  # the revision of a window, and its rows
+
+
+def table(windows: dict[int, list[float]], revision: int = 0) -> pa.Table:
+    """Windows by number, with their rows."""
+    made = pa.concat_tables(
+        [rows(range(number, number + 1), len(v)) for number, v in windows.items()]
+    )
+    values = [value for each in windows.values() for value in each]
+    made = made.set_column(3, "n", pa.array(values, pa.float64()))
+    return made.set_column(4, "revision", pa.array([revision] * made.num_rows, pa.int64()))
+
+
+def by_window(found: pa.Table) -> Stored:
+    windows: Stored = {}
+    for row in found.to_pylist():
+        number = (row["window_end"] - START) // timedelta(minutes=1)
+        windows.setdefault(number, (row["revision"], []))[1].append(row["n"])
+    return windows
+
+
+values = st.lists(st.sampled_from([0.5, 1.0, 2.0]), min_size=1, max_size=3)
+some = st.dictionaries(st.integers(0, 5), values, min_size=1)
+
+
+@examples(25)
+@given(first=some, again=some, later=some)
+def test_readers_find_every_window_once_as_it_came_last(
+    tmp_path_factory: pytest.TempPathFactory, first: Any, again: Any, later: Any
+) -> None:
+    store = Results(tmp_path_factory.mktemp("state"))
+    publish(store, "a", 0, table(first))
+    known = {"top": store.ends("top")}
+    # Beyond what an earlier state has stored, nothing leaves twice.
+    later = {n: v for n, v in later.items() if n <= max(first) or n not in again}
+    expected = {number: (0, rows) for number, rows in first.items()}
+    for batch, windows in enumerate((again, later)):
+        if windows:
+            store.publish("b", batch, store.write(batch, {"top": [table(windows)]}, known))
+        for number, new in windows.items():
+            revision, old = expected.get(number, (-1, []))
+            if sorted(old) != sorted(new):
+                expected[number] = revision + 1, new
+    found = by_window(store.read("top"))
+    assert {n: (r, sorted(v)) for n, (r, v) in found.items()} == {
+        n: (r, sorted(v)) for n, (r, v) in expected.items()
+    }
+
+
+def test_sums_that_differ_in_their_last_digit_are_the_same(tmp_path: Path) -> None:
+    store = Results(tmp_path)
+    publish(store, "a", 0, table({1: [0.1 + 0.2], 2: [0.3]}))
+    known = store.ends("top")
+    path = tmp_path / "results" / "top"
+
+    def sift(fresh: pa.Table) -> pa.Table:
+        return delta.read(path, lambda found: without_repeats(found, fresh, known))
+
+    assert sift(table({1: [0.3], 2: [0.3000001]}))["n"].to_pylist() == [0.3000001]
+    assert sift(table({3: [0.3]})).num_rows == 1  # behind all that is known
+    assert delta.read(path, ends_of) == known == {"1 minute": max(known.values())}

@@ -1,0 +1,304 @@
+"""What was written and cannot be read is missing in scores, with the file and the bytes."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import muntin as mt
+from muntin.model import TIME
+from muntin.run.files import LogFiles
+from muntin.run.inline import InlineCollection, InlineRun, run_inline
+from muntin.run.loop import Rules
+from muntin.run.progress import Progress
+from muntin.store.checkpoint import Checkpoint, Saved
+from tests.logs.test_register import nobody
+
+IDLE = 5.0
+
+
+def asked(folder: Path, pattern: str = "{source}.log*", window: str = "10 SECONDS") -> mt.Program:
+    return mt.sql(
+        f"CREATE STREAM s (t DOUBLE) FROM '{folder}/{pattern}' FORMAT json TIMESTAMP t;"
+        f"CREATE JOB j AS SELECT count(*) AS c FROM s WINDOW {window} PANE 1 SECOND;"
+    )
+
+
+def sessions(folder: Path) -> mt.Program:
+    return mt.sql(
+        f"CREATE STREAM s (t DOUBLE) FROM '{folder}/{{source}}.log*' FORMAT json TIMESTAMP t;"
+        "CREATE JOB j AS SELECT count(*) AS c FROM s WINDOW SESSION 5 SECONDS;"
+    )
+
+
+def text(seconds: Iterable[float]) -> str:
+    return "".join(json.dumps({"t": t}) + "\n" for t in seconds)
+
+
+LINE = len(text([1000]))
+
+
+def write(path: Path, seconds: Sequence[float]) -> None:
+    """The records of some seconds, as if they had been written then."""
+    with path.open("a") as log:
+        log.write(text(seconds))
+    os.utime(path, (seconds[-1], seconds[-1]))
+
+
+class Following:
+    """A run that follows logs, reads so many lines a turn, and may be stopped and started again."""
+
+    def __init__(self, program: mt.Program, lines: int = 1000) -> None:
+        self.program, self.bytes = program, lines * LINE
+        self.progress, self.collection = Progress(), InlineCollection()
+        self.positions: Any = ()
+        self.notes: list[str] = []
+        self.start()
+
+    def start(self) -> None:
+        (stream,), jobs = self.program.streams.values(), list(self.program.jobs.values())
+        files = LogFiles(stream, True, self.positions, self.bytes)
+        known = self.progress if self.positions else None
+        rules = Rules(True, IDLE)
+        collection = self.collection
+        self.run = InlineRun(stream, jobs, rules, self.notes.append, files, collection, known)
+        self.files, self.progress = files, self.run.loop.progress
+
+    def turn(self, now: float) -> list[mt.Result]:
+        results = list(self.run.turn(now).results())
+        self.positions = self.files.tail._watch.positions
+        return results
+
+    def restart(self, state: Path) -> None:
+        """What was saved comes back, and nothing else."""
+        checkpoint, in_force = Checkpoint(state, "s"), self.run.loop.catalog.in_force
+        checkpoint.save(Saved(1, self.progress, self.positions, in_force), whole=True)
+        saved = Checkpoint(state, "s").load(())
+        assert saved is not None
+        self.progress, self.positions = saved.progress, saved.positions
+        self.start()
+
+
+def told(results: Iterable[mt.Result]) -> list[tuple[int, int, list[Any]]]:
+    """Start and count of windows, and what is missing: source, why, and panes."""
+    return [
+        (r.start // 1_000_000, r.rows["c"][0].as_py(), [tuple(m) for m in r.c2.missing])
+        for r in results
+    ]
+
+
+def other_goes_on(folder: Path, upto: int) -> None:
+    """Another source, that says that time goes on."""
+    write(folder / "z.log", range(1000, upto))
+
+
+def test_a_deleted_log_leaves_its_unread_seconds_lost(tmp_path: Path) -> None:
+    log = tmp_path / "a.log"
+    write(log, range(1000, 1010))
+    other_goes_on(tmp_path, 1020)
+    run = Following(asked(tmp_path), lines=6)
+    assert run.turn(1010) == []
+    assert run.progress.sources["a"].reached[TIME.column] == 1_002_000_000
+    left = log.stat().st_size - 3 * LINE
+    log.unlink()
+    found = [window for now in range(1010, 1030) for window in told(run.turn(now))]
+    what = f"lost: {left} bytes of {log}, which is gone"
+    # Its seconds from the last batch on may have lost something, up to when it was missed.
+    assert found[0] == (1000, 13, [("a", what, 10)])
+    assert f"{log} is gone; {left} bytes of it were not read" in run.notes
+
+
+def test_the_board_shows_what_is_lost(tmp_path: Path) -> None:
+    log = tmp_path / "a.log"
+    write(log, range(1000, 1004))
+    other_goes_on(tmp_path, 1012)
+    run = Following(asked(tmp_path), lines=100)
+    assert run.turn(1004) == []
+    write(log, [1004, 1005])
+    run.files.tail._batch_bytes = 1
+    assert run.turn(1006) == []  # a byte of the line after is handed out
+    log.write_text("")
+    os.utime(log, (1008, 1008))
+    result = next(r for now in (1008, 1012, 1020) for r in run.turn(now))
+    rows = result.c2.drawing().splitlines()
+    assert rows[0] == "a ███??????†"
+    assert rows[2] == "█ merged, † dead, ? lost"
+    assert result.c2.area == pytest.approx(13 / 20)
+
+
+def test_a_truncated_log_is_lost_up_to_its_next_record(tmp_path: Path) -> None:
+    log = tmp_path / "a.log"
+    write(log, range(1000, 1010))
+    other_goes_on(tmp_path, 1040)
+    run = Following(asked(tmp_path), lines=8)
+    run.turn(1010)
+    run.turn(1010)
+    left = log.stat().st_size - 8 * LINE
+    log.write_text("")
+    write(log, range(1012, 1031))
+    found = [window for now in range(1031, 1040) for window in told(run.turn(now))]
+    what = f"lost: {left} bytes of {log}, which was truncated"
+    assert found == [
+        (1000, 18, [("a", what, 7)]),  # what was read before the last batch is whole
+        (1010, 18, [("a", what, 3)]),
+        (1020, 20, []),
+    ]
+    assert run.progress.sources["a"].lost == ()  # no window needs it any more
+
+
+@pytest.mark.parametrize("unread", [0, 3])
+def test_rotation_during_a_stop_that_cannot_be_followed_is_lost(
+    tmp_path: Path, unread: int
+) -> None:
+    logs = tmp_path / "logs"
+    logs.mkdir()
+    log = logs / "a.log"
+    write(log, range(1000, 1005))
+    other_goes_on(logs, 1041)
+    run = Following(asked(logs))
+    assert run.turn(1005) == []
+    if unread:
+        write(log, range(1005, 1005 + unread))
+    log.unlink()
+    write(log, range(1013, 1041))
+    run.restart(tmp_path / "state")
+    found = [window for now in range(1041, 1044) for window in told(run.turn(now))]
+    assert [(start, count) for start, count, _ in found] == [
+        (1000, 15), (1010, 17), (1020, 20), (1030, 20)
+    ]  # fmt: skip
+    (first,), (second,) = found[0][2], found[1][2]
+    assert first[0] == second[0] == "a"
+    assert first[1].startswith(f"lost: bytes of {log}, which was ")
+    assert (second[2], found[2][2], found[3][2]) == (4, [], [])
+    assert any(note.endswith("what it got since it was read is lost") for note in run.notes)
+
+
+def test_losses_survive_a_restart(tmp_path: Path) -> None:
+    logs = tmp_path / "logs"
+    logs.mkdir()
+    log = logs / "a.log"
+    write(log, range(1000, 1008))
+    other_goes_on(logs, 1009)
+    run = Following(asked(logs), lines=8)
+    run.turn(1008)
+    left = log.stat().st_size - 4 * LINE
+    log.unlink()
+    run.turn(1008)
+    before = run.progress.sources["a"].lost
+    assert [loss.bytes for loss in before] == [left]
+    run.restart(tmp_path / "state")
+    assert run.progress.sources["a"].lost == before
+    other_goes_on(logs, 1020)
+    found = [window for now in range(1020, 1040) for window in told(run.turn(now))]
+    assert found[0][2][0][1] == f"lost: {left} bytes of {log}, which is gone"
+
+
+def cut(data: bytes) -> bytes:
+    return data[: len(data) // 2]
+
+
+def damaged(data: bytes) -> bytes:
+    return data[:-6] + bytes(2) + data[-4:]  # of the checksum
+
+
+@pytest.mark.parametrize(
+    ("spoil", "what"), [(cut, "it ends too early"), (damaged, "its checksum is wrong")]
+)
+def test_a_gzip_that_cannot_be_read_on_is_lost(tmp_path: Path, spoil: Any, what: str) -> None:
+    log = tmp_path / "a.log.1.gz"
+    seconds = [1000 + n / 400 for n in range(20_000)]  # fifty seconds
+    log.write_bytes(spoil(gzip.compress(text(seconds).encode())))
+    os.utime(log, (1050, 1050))
+    write(tmp_path / "a.log", [1055 + n / 400 for n in range(2002)])
+    write(tmp_path / "b.log", range(1000, 1061))
+    notes: list[str] = []
+    finite = told(run_inline(asked(tmp_path), notes.append))
+    run = Following(asked(tmp_path))
+    live = [window for now in (1060.0, 1062, 1065, 1070) for window in told(run.turn(now))]
+    assert finite[:6] == live[:6]
+    why = f"lost: bytes of {log}, which is not a readable gzip file: {what}"
+    assert notes == run.notes[:1] == [f"{log} is not a readable gzip file: {what}"]
+    assert finite[5] == (1050, 2010, [("a", why, 1)])  # up to when it was written last
+    whole = [count == 4010 for _, count, _ in finite[:5]]
+    if spoil is damaged:  # what was read of it may be wrong
+        assert [missing for _, _, missing in finite[:5]] == [[("a", why, 10)]] * 5
+    else:
+        assert whole == sorted(whole, reverse=True)
+        assert 0 < sum(whole) < 5
+        for (_, count, missing), is_whole in zip(finite, whole, strict=False):
+            assert bool(missing) != is_whole
+            assert all(m[:2] == ("a", why) for m in missing)
+            assert all((m[2] == 10) == (count == 10) for m in missing)
+
+
+@pytest.mark.parametrize("what", ["file", "folder"])
+def test_what_may_not_be_read_is_lost_in_all_panes(what: str) -> None:
+    with nobody() as folder:
+        for name in ("a", "b"):
+            (folder / name).mkdir()
+            write(folder / name / "app.log", range(1000, 1021))
+        (folder / "b" / "app.log").chmod(0)
+        if what == "folder":
+            (folder / "b").chmod(0)
+        notes: list[str] = []
+        finite = told(run_inline(asked(folder, "{source}/*.log"), notes.append))[:2]
+        run = Following(asked(folder, "{source}/*.log"))
+        live = [window for now in (1021.0, 1022, 1023) for window in told(run.turn(now))]
+        size = "" if what == "folder" else f"{21 * LINE} "
+        place = "b" if what == "folder" else "b/app.log"
+        why = f"lost: {size}bytes of {folder}/{place}, which cannot be read: Permission denied"
+        expected = [(start, 10, [("b", why, 10)]) for start in (1000, 1010)]
+        assert finite == live == expected
+        assert notes == run.notes == [f"{folder}/{place} cannot be read: Permission denied"]
+
+
+def test_a_log_that_may_be_read_again_is_not_lost() -> None:
+    with nobody() as folder:
+        for name in ("a", "b"):
+            write(folder / f"{name}.log", range(1000, 1003))
+        run = Following(asked(folder))
+        assert run.turn(1003) == []
+        for name in ("a", "b"):
+            write(folder / f"{name}.log", range(1003, 1005))
+        (folder / "a.log").chmod(0)
+        assert run.turn(1005) == []  # a is still awaited
+        (folder / "a.log").chmod(0o644)
+        for name in ("a", "b"):
+            write(folder / f"{name}.log", range(1005, 1011))
+        assert told(run.turn(1011)) == [(1000, 20, [])]
+
+
+def test_a_log_that_may_not_be_read_on_has_not_ended() -> None:
+    with nobody() as folder:
+        for name in ("a", "b"):
+            write(folder / f"{name}.log", range(1000, 1003))
+        run = Following(asked(folder))
+        assert run.turn(1003) == []
+        for name in ("a", "b"):
+            write(folder / f"{name}.log", range(1003, 1031))
+        (folder / "a.log").chmod(0)
+        found = [window for now in range(1031, 1045) for window in told(run.turn(now))]
+        left = 28 * LINE
+        why = f"lost: {left} bytes of {folder}/a.log, which cannot be read: Permission denied"
+        assert found[:3] == [(1000, 13, [("a", why, 10)]), (1010, 10, [("a", why, 10)]),
+                         (1020, 10, [("a", why, 10)])]  # fmt: skip
+
+
+def test_sessions_say_what_they_have_lost(tmp_path: Path) -> None:
+    log = tmp_path / "a.log"
+    write(log, [1000, 1001, 1002, 1003])
+    run = Following(sessions(tmp_path), lines=2)
+    run.turn(1004)
+    left = log.stat().st_size - 2 * LINE
+    log.write_text("")
+    write(log, [1004, 1005, 1020, 1021, 1040])
+    found = [r for now in (1005, 1006, 1041, 1042) for r in run.turn(now)]
+    why = f"lost: {left} bytes of {log}, which was truncated"
+    assert told(found) == [(1000, 4, [("a", why, 1)]), (1020, 2, [])]
+    assert [r.c2.area for r in found] == [0.0, 1.0]
