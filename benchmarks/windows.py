@@ -28,7 +28,8 @@ import muntin
 from benchmarks.shop import COLUMNS, FILE, Shop, write_shop
 from muntin.kernel import engine
 from muntin.kernel.block import encode
-from muntin.kernel.compute import Clocks, compute
+from muntin.kernel.clocks import Clocks
+from muntin.kernel.compute import compute
 from muntin.kernel.consolidate import Consolidation
 from muntin.kernel.due import Due
 from muntin.kernel.finish import completed, finish

@@ -146,20 +146,36 @@ class Question:
 
     def _starts(self, window: Window, records: Sequence[Record]) -> list[tuple[Record, list[int]]]:
         """For every record the starts of the windows that count it, by the letter of the rule."""
-        stream_time: int | None = None
         found = []
-        for record in records:
+        for number, record in enumerate(records, 1):
             t = record["t"]
-            stream_time = t if stream_time is None else max(stream_time, t)
+            reached = stream_time([r["t"] for r in records[:number]], self.slack_s)
             since = t - window.offset_s
             numbers = range((since - window.range_s) // window.slide_s + 1,
                             since // window.slide_s + 1)  # fmt: skip
             starts = [k * window.slide_s + window.offset_s for k in numbers]
             if self.slack_s is not None:
-                late_before = stream_time - self.slack_s
+                late_before = reached - self.slack_s
                 starts = [s for s in starts if s + window.range_s > late_before]
             found.append((record, starts))
         return found
+
+
+def stream_time(times: Sequence[int], slack: int | None, minute: int = 60) -> int:
+    """How far a source has come that has written records of these times, by the letter.
+
+    From the lowest time on, each is believed that lies at most a minute beyond the one before it,
+    or that at least three records have come to.
+    """
+    if slack is None:
+        return max(times)
+    ordered = sorted(times)
+    reached = ordered[0]
+    for number, time in enumerate(ordered):
+        if time - reached > minute and len(ordered) - number < 3:
+            break
+        reached = time
+    return reached
 
 
 def write_logs(folder: Path, sources: dict[str, Sequence[Record]]) -> None:

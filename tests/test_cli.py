@@ -104,8 +104,8 @@ def test_bad_and_late_records_are_told(sql: Path, capsys: pytest.CaptureFixture[
     assert "a row does not fit stream 'hits'" in err
     assert "nonsense" in err
     assert "1 row was bad; records read: 4" in err
-    assert "1 record came too late; SLACK 126 SECONDS would have kept them" in err
-    with_options(sql.parent, " SLACK 126 SECONDS")
+    assert "1 record came too late; SLACK 65 SECONDS would have kept them" in err
+    with_options(sql.parent, " SLACK 65 SECONDS")
     _, out, _ = muntin(capsys, "try", sql, "--job", "paths", "--format", "json")
     assert "/late" in out
 

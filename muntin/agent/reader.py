@@ -158,7 +158,7 @@ class StreamReader:
         for reading in readings:
             source = self.sources.setdefault(reading.source, Source())
             source.heard_at = now
-            source.advance(reading.first, reading.reached)
+            source.advance(reading.first, reading.reached, reading.doubt, reading.loose, now)
             known = self._readings.get(reading.source)
             self._readings[reading.source] = reading if known is None else known + reading
         for id_, rows in blocks.items():

@@ -61,9 +61,9 @@ class Policy:
             return Reason.FIDELITY
         if self.is_due(end_position):
             return Reason.DEADLINE
-        idle = not awaited.any() and self._is_over(end, end_position)
-        hopeless = not self.finite and self._is_hopeless(cells, end)
-        return Reason.EXHAUSTED if idle or hopeless else None
+        hopeless = not self.finite and self._is_hopeless(cells) and not self._is_unread(end)
+        over = self._is_over(end, end_position)
+        return Reason.EXHAUSTED if over and (hopeless or not awaited.any()) else None
 
     def _enough(self, cells: Cells) -> NDArray[np.bool_] | None:
         """The earliest panes of a window of finite input that are enough.
@@ -110,16 +110,18 @@ class Policy:
             return bool(asked.any() and (cells[asked] == State.MERGED).all())
         return _share(self.bounds.form, cells, cells == State.MERGED) >= target
 
-    def _is_hopeless(self, cells: Cells, end: int) -> bool:
-        """Whether the target is out of reach, and most of those who can have come to the end."""
+    def _is_unread(self, end: int) -> bool:
+        """Whether something of the window may lie there to be read, which is not waiting."""
+        known = self.board.tracks
+        return any(known[name].whole < end for name in self.at.behind if name in known)
+
+    def _is_hopeless(self, cells: Cells) -> bool:
+        """Whether the target is out of reach, whatever may still come."""
         target = self.bounds.fidelity
         if target is None or self.bounds.form == "sampled":
             return False
         possible = (cells == State.MERGED) | (cells == State.AWAITED)
-        if _share(self.bounds.form, cells, possible) >= target:
-            return False
-        alive = [t for t in self.board.tracks.values() if t.rest is State.AWAITED]
-        return 2 * sum(track.whole >= end for track in alive) >= len(alive) > 0
+        return _share(self.bounds.form, cells, possible) < target
 
 
 def _share(form: Form, cells: Cells, there: NDArray[np.bool_]) -> float:

@@ -7,7 +7,7 @@ and another knows too counts once, so it does not matter where and how often the
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import IntEnum, StrEnum
 from functools import cached_property
@@ -41,10 +41,13 @@ class State(IntEnum):
     REMOVED = 7  # its source had ended before it, and is not counted
     AWAITED = 8
     LOST = 9  # some of what its source wrote for it may not have been read, and never will be
+    LATE = 10  # some of its records came too late for the window, which leaves them out
 
 
-SIGNS = "█·sx†»  ░?"
-_WORDS = "merged", "sampled out", "shed", "cancelled", "dead", "leapt", "", "", "awaited", "lost"
+SIGNS = "█·sx†»  ░?<"
+_WORDS = (
+    "merged", "sampled out", "shed", "cancelled", "dead", "leapt", "", "", "awaited", "lost", "late"
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -129,13 +132,19 @@ class Board:
 
     tracks: dict[str, Track] = field(default_factory=dict)
     sample: Sample | None = None
+    late: Mapping[str, Mapping[int, int]] = field(default_factory=dict)
+    """By source and pane: windows that end at this pane or before leave out some records of it."""
 
     def merge(self, other: Board) -> Board:
         tracks = dict(self.tracks)
         for source, track in other.tracks.items():
             known = tracks.get(source)
             tracks[source] = track if known is None else known.merge(track)
-        return Board(tracks, self.sample or other.sample)
+        late = {source: dict(panes) for source, panes in self.late.items()}
+        for source, panes in other.late.items():
+            mine = late.setdefault(source, {})
+            mine |= {pane: max(mark, mine.get(pane, mark)) for pane, mark in panes.items()}
+        return Board(tracks, self.sample or other.sample, late)
 
     @cached_property
     def sources(self) -> tuple[str, ...]:
@@ -147,6 +156,8 @@ class Board:
         cells = self._states(panes)
         if self.sample is not None:
             cells[is_counted(cells) & ~sampled_of(self.sample, self.sources, panes)] = State.SKIPPED
+        rows, late = self._late_in(start, end)
+        _spoil(cells, rows, late - start)
         return cells
 
     def _states(self, panes: Numbers) -> Cells:
@@ -168,6 +179,23 @@ class Board:
         return np.array(limits, np.int64).reshape(-1, 4, 1).swapaxes(0, 1)
 
     @cached_property
+    def _late(self) -> Numbers:
+        """Rows of sources, panes and marks of panes with late records, in the order of panes."""
+        rows = {source: row for row, source in enumerate(self.sources)}
+        known = ((s, panes) for s, panes in self.late.items() if s in rows)
+        found = [(p, rows[source], mark) for source, panes in known for p, mark in panes.items()]
+        return np.array(sorted(found), np.int64).reshape(-1, 3)[:, [1, 0, 2]].T
+
+    def _late_in(self, start: int, end: int) -> tuple[Numbers, Numbers]:
+        """The rows and panes of which the window `[start, end)` leaves out late records."""
+        if not self.late:
+            return _NONE, _NONE
+        rows, panes, marks = self._late
+        inside = slice(panes.searchsorted(start), panes.searchsorted(end))
+        missed = marks[inside] >= end
+        return rows[inside][missed], panes[inside][missed]
+
+    @cached_property
     def _strips(self) -> tuple[Numbers, Cells]:
         """The panes at which anything changes, and the states from each of them to the next."""
         tracks = self.tracks.values()
@@ -187,7 +215,8 @@ class Board:
 
     def score(self, start: int, end: int, reason: Reason) -> C2:
         first, last = self._all_whole
-        if first <= start and end <= last and self.tracks:
+        rows, late = self._late_in(start, end)
+        if first <= start and end <= last and self.tracks and not len(rows):
             count = len(self.tracks)
             return C2(reason, 1.0, 1.0, 1.0, count, ((count, end - start),), (), self, start, end)
         if self.sample is not None:
@@ -195,8 +224,13 @@ class Board:
         # Thousands of panes are a few strips, and these serve all windows.
         limits, cells = self._strips
         strips = slice(limits.searchsorted(start, "right") - 1, limits.searchsorted(end))
-        sizes = np.diff(np.append(limits[strips], end).clip(min=start))
-        return self._counted(cells[:, strips], sizes, start, reason, None)
+        limits, cells = limits[strips].clip(min=start), cells[:, strips]
+        if len(rows):
+            limits = np.unique(np.concatenate([limits, late, late + 1]))
+            limits = limits[limits < end]
+            cells = self._states(limits)
+            _spoil(cells, rows, limits.searchsorted(late))
+        return self._counted(cells, np.diff(np.append(limits, end)), start, reason, None)
 
     def scored(self, cells: Cells, start: int, reason: Reason, only: Only | None = None) -> C2:
         if only is not None:
@@ -241,8 +275,15 @@ class Board:
 
 
 _MISSING = (
-    State.SHED, State.CANCELLED, State.DEAD, State.LEAPT, State.AWAITED, State.LOST
+    State.SHED, State.CANCELLED, State.DEAD, State.LEAPT, State.AWAITED, State.LOST, State.LATE
 )  # fmt: skip
+_NONE: Numbers = np.array([], np.int64)
+
+
+def _spoil(cells: Cells, rows: Numbers, columns: Numbers) -> None:
+    """Makes what was merged late."""
+    merged = cells[rows, columns] == State.MERGED
+    cells[rows[merged], columns[merged]] = State.LATE
 
 
 def is_counted(cells: Cells) -> Mask:
@@ -258,7 +299,7 @@ class C2:
     `area` is the share of panes that were merged, counted source by source; `time` that of panes
     with at least one source, of those in which any counts; `space` that of sources with at least
     one pane. A pane whose source had not passed its end counts as missing, though what was read of
-    it is in the result.
+    it is in the result; so does one of which records came too late.
     """
 
     reason: Reason

@@ -19,6 +19,7 @@ from dataclasses import dataclass, field, replace
 
 from muntin.fidelity.losses import Loss
 from muntin.fidelity.score import EVER, NEVER, Board, Gap, State, Track
+from muntin.fidelity.stream_time import NO_DOUBT, STEP_US, Doubt, after
 from muntin.model import TIME, Sample, Stream
 
 FAR_BEHIND = 2  # panes
@@ -36,13 +37,47 @@ class Source:
     ended: bool = False
     sequence: int = 0  # of its last delivery
     lost: tuple[Loss, ...] = ()
+    doubt: Doubt = NO_DOUBT  # records that do not count for how far it has come
+    moved_at: float | None = None  # when it had come so far, at the latest; None after a restart
 
-    def advance(self, first: Mapping[str, int], reached: Mapping[str, int]) -> None:
-        """Takes the lowest and the highest positions of its records on each axis."""
+    def __post_init__(self) -> None:
+        self.reached, self.first = dict(self.reached), dict(self.first)
+
+    @property
+    def time(self) -> int | None:
+        """Its stream time."""
+        return self.reached.get(TIME.column)
+
+    def advance(
+        self,
+        first: Mapping[str, int],
+        reached: Mapping[str, int],
+        doubt: Doubt | None = None,
+        loose: bool = False,
+        now: float = 0.0,
+    ) -> None:
+        """Takes the lowest position of its records, and how far it has come, on each axis.
+
+        With a `doubt`, stream time is taken as it is: a young source may take it back. If that is
+        `loose`, it is of some records without order, which are put with those of before here.
+        """
         for axis, position in first.items():
             self.first[axis] = min(self.first.get(axis, position), position)
         for axis, position in reached.items():
-            self.reached[axis] = max(self.reached.get(axis, position), position)
+            if doubt is None or axis != TIME.column:
+                self.reached[axis] = max(self.reached.get(axis, position), position)
+        if doubt is None:
+            return
+        known, time = self.reached.get(TIME.column), reached.get(TIME.column)
+        if loose:
+            if time is not None:  # enough records confirm each other
+                known = time if known is None or self.doubt.young else max(known, time)
+                self.doubt = Doubt(self.doubt.spans)
+            time, doubt = after(known, self.doubt, doubt.spans, STEP_US)
+        self.doubt = doubt
+        if time is not None and time != self.reached.get(TIME.column):
+            self.moved_at = now
+            self.reached[TIME.column] = time
 
 
 @dataclass(frozen=True)
@@ -132,6 +167,8 @@ class Scoreboard:
             changed_at = touched.get(name, 0.0)
             if name in read:
                 source.wrote_at = changed_at
+                if source.moved_at == now and changed_at:
+                    source.moved_at = min(changed_at, now)
             elif changed_at > source.wrote_at:
                 source.touched_at = min(changed_at, now)
             there = name in touched or name in self._unreadable
@@ -158,7 +195,8 @@ class Scoreboard:
 
     def read_up_to(self, axis: str, at: Moment) -> int:
         """The position before which nobody has anything left to be read."""
-        behind = (self.sources.get(name, Source()).reached.get(axis, NEVER) for name in at.behind)
+        known = self.sources
+        behind = (self._believed(n, axis, at) if n in known else NEVER for n in at.behind)
         return min(behind, default=EVER)
 
     def horizon(self, axis: str, at: Moment) -> int | None:
@@ -187,6 +225,12 @@ class Scoreboard:
         """How far anybody has come."""
         reached = (source.reached.get(axis, NEVER) for source in self.sources.values())
         return max(reached, default=NEVER)
+
+    def last(self, axis: str) -> int:
+        """The position of the last record of all, believed or not."""
+        spans = (s for source in self.sources.values() for s in source.doubt.spans)
+        ahead = (span.high for span in spans if axis == TIME.column)
+        return max([self.furthest(axis), *ahead])
 
     def board(
         self,
@@ -223,7 +267,8 @@ class Scoreboard:
         first = min([first, *(gap.lower for gap in gaps)])
         until = EVER
         if source.ended:
-            until = max([source.reached[axis] // pane + 1, *(gap.upper for gap in gaps)])
+            last = self._believed(name, axis, at) // pane
+            until = max([last + 1, *(gap.upper for gap in gaps)])
         slack = self._slack(axis)
         if at.final or (not self._follow and name not in at.behind and slack is not None):
             whole = EVER
@@ -270,12 +315,32 @@ class Scoreboard:
     def _passed(self, name: str, axis: str, at: Moment) -> int:
         """How far a source has come, slack aside. Nobody has passed what is yet to happen."""
         source = self.sources[name]
-        reached = source.reached[axis]
+        reached = self._believed(name, axis, at)
         if axis != TIME.column or not self._follow:
             return reached
         if source.touched_at - source.wrote_at > self._idle_seconds:  # silent long enough
             reached = max(reached, int(source.touched_at * 1_000_000))
         return min(reached, at.now_us)
+
+    def _believed(self, name: str, axis: str, at: Moment) -> int:
+        """How far a source has come by its records.
+
+        A record ahead of its stream time is believed when nothing else is to be read of it, and
+        it has been silent for about as long as the record is ahead, or is silent now.
+        """
+        source = self.sources[name]
+        reached = source.reached.get(axis, NEVER)
+        if axis != TIME.column or not source.doubt.spans:
+            return reached
+        if name in at.behind:
+            return NEVER if source.doubt.young else reached  # its next records may be of before
+        explained = EVER
+        if self._is_recent(source.heard_at, at) and not source.ended:
+            moved_at = at.seen if source.moved_at is None else source.moved_at
+            explained = reached + int((at.seen - moved_at) * 1e6) + STEP_US
+        limit = min(explained, at.now_us)
+        ahead = (time for span in source.doubt.spans for time in (span.low, span.high))
+        return max([reached, *(time for time in ahead if time <= limit)])
 
     def _slack(self, axis: str) -> int | None:
         return self._slack_us if axis == TIME.column else 0

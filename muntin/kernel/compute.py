@@ -1,8 +1,8 @@
 """Records to blocks: the same function in an agent, in a Spark task and inline.
 
-Lateness is exact. A source's stream time is the largest position read so far in log order; a
-record's mark is that less the slack; windows that end at or before the mark leave the record
-out. A source's clocks carry its stream time from piece to piece, so pieces of any size agree.
+Lateness is exact. A record's mark is the stream time of its source when it was read, in log order,
+less the slack; windows that end at or before the mark leave the record out. A source's clocks carry
+its stream time from piece to piece, so pieces of any size agree.
 
 Other axes than time are counted here: the number of a record, or of its first byte, in all that
 its source has written. Nothing can be late on them.
@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 
 from muntin.errors import BadValueError
 from muntin.fidelity.sampling import sampled
+from muntin.kernel.clocks import Clocks, Positions
 from muntin.kernel.kinds import kind_of
 from muntin.kernel.kinds.kind import Given
 from muntin.kernel.reading import Cost, Reading, added_up
@@ -29,7 +30,6 @@ from muntin.kernel.refusals import Refused, compute_apart
 from muntin.kernel.statements import Windows
 from muntin.model import MARK, NOWHERE, ORIGIN, SIZE, TIME, UNTIL, Axis, Fault, Shape, Tally
 
-Positions = NDArray[np.int64]
 Mask = NDArray[np.bool_]
 MOST_PANES_TOUCHED = 100_000
 _NONE = NOWHERE
@@ -50,62 +50,6 @@ class Recipe:
     jobs: tuple[str, ...] = ()  # that are told of records which SQL refuses; if none, that raises
     errors: int = 0  # that one of these survives
     sources: frozenset[str] | None = None  # that are wanted; None: all
-
-
-@dataclass
-class Clock:
-    """How far a source has come on one axis while its log is read.
-
-    Bad rows count where the stream stood when they were met. Those before the first record
-    with a position are `waiting` for it.
-    """
-
-    reached: int | None = None
-    waiting: int = 0
-
-    def advance(self, positions: Positions) -> Positions:
-        """How far the source had come at each record, ending with the last one."""
-        start = _NONE if self.reached is None else self.reached
-        times = np.maximum.accumulate(np.maximum(positions, start))
-        if len(times) and times[-1] != _NONE:
-            self.reached = int(times[-1])
-        return times
-
-    def place(self, met: Positions, times: Positions) -> Positions:
-        """The positions at which bad rows count, given those at which they were met."""
-        self.waiting += int((met == _NONE).sum())
-        known = times[times != _NONE]
-        placed: Positions = met[met != _NONE]
-        if self.waiting and len(known):
-            placed = np.concatenate([np.full(self.waiting, known[0]), placed])
-            self.waiting = 0
-        return placed
-
-
-@dataclass
-class Clocks:
-    """A source's clocks, one an axis, and the slack of its time; None if nothing can be late.
-
-    A record after the `latest` time is bad: it would have its source pass all that lies between.
-    """
-
-    slack_us: int | None = None
-    by_axis: dict[str, Clock] = field(default_factory=dict)
-    latest: int | None = None
-
-    @classmethod
-    def since(
-        cls, reached: Mapping[str, int], slack_us: int | None, latest: int | None = None
-    ) -> Clocks:
-        clocks = {axis: Clock(position) for axis, position in reached.items()}
-        return cls(slack_us, clocks, latest)
-
-    def of(self, axis: Axis) -> Clock:
-        return self.by_axis.setdefault(axis.column, Clock())
-
-    def reached(self) -> dict[str, int]:
-        positions = {axis: clock.reached for axis, clock in self.by_axis.items()}
-        return {axis: position for axis, position in positions.items() if position is not None}
 
 
 @dataclass(frozen=True)
@@ -213,6 +157,7 @@ def compute_together(
                 bad=places.bad(number) + backwards,
                 first={axis: low[number] for axis, low in first.items() if number in low},
                 reached=segment.clocks.reached(),
+                doubt=segment.clocks.doubt,
                 costs={id_: places.share(cost, number) for id_, cost in costs.items()},
                 late=late[number],
                 faults=tuple(faults[number]),

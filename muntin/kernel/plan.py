@@ -14,6 +14,7 @@ from muntin.kernel.kinds import kind_of
 from muntin.kernel.kinds.kind import Operator
 from muntin.kernel.statements import Windows
 from muntin.model import Job, Shape
+from muntin.units import describe
 from muntin.windows.choice import Choice
 from muntin.windows.spec import WindowSpec
 
@@ -41,6 +42,19 @@ class Plan:
     def algorithm(self, spec: WindowSpec) -> str:
         """How windows of one kind are made of panes, in words."""
         return kind_of(self.shape).algorithm(spec)
+
+
+def hasty(job: Job, slack_us: int | None) -> str | None:
+    """What there is to say of a job whose windows have to leave before they can be complete."""
+    within = job.bounds.within_us
+    if within is None or slack_us is None or within >= slack_us:
+        return None
+    bound, slack = describe(within).upper(), describe(slack_us).upper()
+    return (
+        f"job '{job.name}': WITHIN {bound} is shorter than SLACK {slack} of stream '{job.stream}', "
+        f"for which sources are waited for after a window's end: so windows leave at their "
+        f"deadline, incomplete; say WITHIN {slack} or more, or less SLACK"
+    )
 
 
 def plan_of(job: Job, windows: Windows, choice: Choice | None = None) -> Plan:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from muntin.fidelity.losses import Loss
+from muntin.fidelity.stream_time import Doubt
 from muntin.model import Fault, Tally
 
 Late = Mapping[str, tuple[int, int]]  # how many records, and how far behind the stream time at most
@@ -50,6 +51,8 @@ class Reading:
     bad: int = 0
     first: Mapping[str, int] = field(default_factory=dict)  # axis -> the lowest position
     reached: Mapping[str, int] = field(default_factory=dict)  # axis -> how far the source has come
+    doubt: Doubt | None = None  # what of its records does not count for that; None: nothing new
+    loose: bool = False  # whether that is known of these records alone, which have no order
     costs: Mapping[str, Cost] = field(default_factory=dict)  # by shape
     late: Late = field(default_factory=dict)  # for sessions, by shape
     faults: tuple[Fault, ...] = ()
@@ -93,8 +96,7 @@ class Reading:
         for piece in pieces:
             for axis, position in piece.first.items():
                 first[axis] = min(first.get(axis, position), position)
-            for axis, position in piece.reached.items():
-                reached[axis] = max(reached.get(axis, position), position)
+            reached |= piece.reached
             for shape, cost in piece.costs.items():
                 costs[shape] = costs.get(shape, Cost()) + cost
             for shape, (records, behind) in piece.late.items():
@@ -110,6 +112,8 @@ class Reading:
             bad=sum(piece.bad for piece in pieces),
             first=first,
             reached=reached,
+            doubt=next((p.doubt for p in reversed(pieces) if p.doubt is not None), None),
+            loose=any(piece.loose for piece in pieces),
             costs=costs,
             late=late,
             faults=tuple(fault for piece in pieces for fault in piece.faults),

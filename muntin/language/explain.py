@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 
 from muntin.kernel.kinds import kind_of
-from muntin.kernel.plan import Plan, plan_of
+from muntin.kernel.plan import Plan, hasty, plan_of
 from muntin.kernel.python.code import methods_of
 from muntin.language.layout import laid_out
 from muntin.model import Format, Job, Part, Program, Shape, Stream
@@ -25,6 +25,8 @@ def explain(program: Program, choices: Mapping[str, Choice] | None = None) -> st
     for job in program.jobs.values():
         shared = tuple(sorted(windows[job.stream, job.shape.id]))
         texts.append(explain_plan(plan_of(job, shared, (choices or {}).get(job.shape.id))))
+        note = hasty(job, program.streams[job.stream].slack_us)
+        texts += [] if note is None else [f"note: {note}\n"]
     return "\n".join(texts)
 
 

@@ -25,6 +25,7 @@ import pyarrow.parquet
 from numpy.typing import NDArray
 
 from muntin.errors import InputError
+from muntin.fidelity.stream_time import NO_DOUBT, Doubt
 from muntin.logs.files import Fingerprint, open_same
 from muntin.logs.gunzip import BLOCK_BYTES, Gunzip, is_gzip, skip
 from muntin.model import Format
@@ -41,6 +42,7 @@ _VIEW_BYTES = 12  # Arrow keeps strings up to this size in the view itself
 class WorkOrder:
     """Read `[start, end)` of a file; `since` says how far the source had come on each axis.
 
+    What it was not believed to have come to is in `doubt`.
     Records after the `latest` time, of a future that no clock can have meant, are bad. Of the text
     of a gzip file some may have been read before it was compressed, and is to `skip`.
     """
@@ -56,6 +58,7 @@ class WorkOrder:
     sequence: int = 0  # of the delivery that the first order of a lane begins
     skip: int = 0  # bytes
     modified: int | None = None  # when the file was last written, in microseconds
+    doubt: Doubt = NO_DOUBT
 
 
 @dataclass(frozen=True)

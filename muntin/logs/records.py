@@ -21,7 +21,8 @@ import pyarrow.compute as pc
 from muntin.errors import BadRowError, EngineError, InputError
 from muntin.fidelity.losses import Loss
 from muntin.fidelity.score import EVER, NEVER
-from muntin.kernel.compute import Clocks, Recipe, Segment, compute_together, repeated_sources
+from muntin.kernel.clocks import Clocks
+from muntin.kernel.compute import Recipe, Segment, compute_together, repeated_sources
 from muntin.kernel.engine import run
 from muntin.kernel.merge import gather, merge
 from muntin.kernel.reading import Begun, Reading
@@ -76,7 +77,7 @@ def read_lanes(
     Bad rows are counted, or raise where the stream says FAIL.
     """
     reader = _Reader(stream, recipes, piece_bytes)
-    states = [_Lane(lane, Clocks.since(lane[0].since, slack_us, lane[0].latest)) for lane in lanes]
+    states = [_Lane(lane, _clocks(lane[0], slack_us)) for lane in lanes]
     finished: list[_Lane] = []
     for lane in sorted(states, key=reader.is_behind):  # stable
         reader.read(lane)
@@ -86,6 +87,10 @@ def read_lanes(
             finished = []
     if finished:
         yield reader.take_blocks(), [done.reading() for done in finished]
+
+
+def _clocks(first: WorkOrder, slack_us: int | None) -> Clocks:
+    return Clocks.since(first.since, slack_us, first.latest, first.doubt)
 
 
 @dataclass
@@ -121,7 +126,7 @@ class _Lane:
         number = self.orders[0].sequence
         if len(self.readings) == 1:
             return replace(self.readings[0], sequence=number)
-        start = Reading(self.source, number, reached=self.clocks.reached())
+        start = Reading(self.source, number, reached=self.clocks.reached(), doubt=self.clocks.doubt)
         return Reading.merge([start, *self.readings])
 
 

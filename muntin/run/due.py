@@ -23,7 +23,7 @@ from muntin.run.departures import Departures, Scores, Upto
 from muntin.run.progress import SESSION, Progress
 from muntin.windows.spec import WindowSpec
 
-_Asked = tuple[str, int, Sample | None, bool, frozenset[str]]  # …, leap, sources left out
+_Asked = tuple[str, int, Sample | None, bool, frozenset[str], bool]  # …, leap, left out, late
 
 
 @dataclass(frozen=True)
@@ -140,11 +140,18 @@ class Agenda:
         sample: Sample | None = None,
         leap: bool = False,
         left_out: frozenset[str] = frozenset(),
+        late: bool = False,
     ) -> Board:
-        """What is known of the sources; jobs with the same panes share it."""
-        asked = axis, pane, sample, leap, left_out
+        """What is known of the sources; jobs with the same panes share it.
+
+        With what came too late, unless windows take that in: they are revised.
+        """
+        asked = axis, pane, sample, leap, left_out, late
         if asked not in self._boards:
-            self._boards[asked] = self.scoreboard.board(self.at, *asked)
+            board = self.scoreboard.board(self.at, axis, pane, sample, leap, left_out)
+            if late:
+                board = replace(board, late=self.progress.ledger.late((axis, pane)))
+            self._boards[asked] = board
         return self._boards[asked]
 
     def _scored(self, job: Job, spec: WindowSpec, ends: Sequence[int]) -> dict[int, C2]:
@@ -159,7 +166,8 @@ class Agenda:
 
     def _asked(self, job: Job) -> _Asked:
         shape, left_out = job.shape, self.left_out.get(job.name, frozenset())
-        return shape.axis.column, shape.pane, shape.sample, job.bounds.leap, left_out
+        of_shape = shape.axis.column, shape.pane, shape.sample
+        return *of_shape, job.bounds.leap, left_out, shape.revise_us is None
 
     def _again(self, job: Job, which: int) -> dict[int, C2]:
         """The windows that have left, and that late records have changed."""
@@ -179,7 +187,7 @@ class Agenda:
         after = self.progress.emitted.get((job.name, SESSION), NEVER)
         upto = NEVER if horizon is None else horizon
         if horizon == EVER:
-            upto = self.scoreboard.furthest(job.shape.axis.column) + (job.shape.gap or 0)
+            upto = self.scoreboard.last(job.shape.axis.column) + (job.shape.gap or 0)
         if self.has_session_bound(job):
             due = self.at.now_us + self.times.lead_us - (job.bounds.within_us or 0)
             upto = max(upto, min(self.at.now_us, due))

@@ -194,5 +194,6 @@ def _dated(lanes: Iterable[Lane], request: Request) -> Iterator[Lane]:
             since=dict(known.reached),
             latest=request.latest,
             sequence=numbers[source],
+            doubt=known.doubt,
         )
         yield (first, *lane[1:])

@@ -8,15 +8,17 @@ turns the catalog may be exchanged for another one.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from muntin.fidelity.losses import Loss
 from muntin.fidelity.sampling import picked, sufficient
 from muntin.fidelity.score import EVER, NEVER
 from muntin.fidelity.scoreboard import Moment, Scoreboard, Source
+from muntin.fidelity.stream_time import STEP_US
 from muntin.kernel.compute import Recipe
 from muntin.kernel.kinds import kind_of
+from muntin.kernel.plan import hasty
 from muntin.kernel.reading import Reading
 from muntin.model import TIME, Fault, Job
 from muntin.run.answers import emission_of, note_timing, still_leaving
@@ -31,7 +33,7 @@ from muntin.run.results import Emission
 from muntin.run.retention import Retention
 from muntin.run.unread import Unread
 from muntin.schedule.pace import Pace
-from muntin.units import describe
+from muntin.units import describe, describe_time
 from muntin.windows.choice import Sharing
 from muntin.windows.spec import WindowSpec
 
@@ -106,6 +108,7 @@ class Loop:
         self._looked: float | None = None  # when somebody last looked for what was written
         self._remaining = 0
         self._adopt(journal.before)
+        self._notes += self._advice(self.catalog.jobs.values())
 
     @property
     def slack_us(self) -> int | None:
@@ -177,8 +180,15 @@ class Loop:
 
     def exchange(self, catalog: Catalog) -> None:
         """Goes on with other jobs. Those that stay keep all they have, on whatever panes."""
-        before, self.catalog = self.catalog.in_force, catalog
+        before, known, self.catalog = self.catalog.in_force, self.catalog.jobs, catalog
         self._adopt(before)
+        self._notes += self._advice(j for j in catalog.jobs.values() if known.get(j.name) != j)
+
+    def _advice(self, jobs: Iterable[Job]) -> list[str]:
+        """What there is to say of new jobs before they have answered."""
+        slack_us = self.catalog.stream.slack_us
+        notes = (hasty(job, slack_us) for job in jobs if self._follow)
+        return [note for note in notes if note is not None]
 
     def _adopt(self, before: InForce) -> None:
         """Takes up what was read for the jobs that were in force before.
@@ -323,12 +333,14 @@ class Loop:
             self._open_sessions.clear()
         progress = self.progress
         faults: list[Fault] = []
+        known = {r.source for r in readings} & progress.sources.keys()
+        before = {name: replace(progress.sources[name]) for name in known}
         for reading in readings:
             source = progress.sources.setdefault(reading.source, Source())
             source.heard_at = now
             source.ended = False
             source.sequence = max(source.sequence, reading.sequence)
-            source.advance(reading.first, reading.reached)
+            source.advance(reading.first, reading.reached, reading.doubt, reading.loose, now)
             progress.records += reading.records
             progress.bad += reading.bad
             faults += reading.faults
@@ -342,7 +354,29 @@ class Loop:
         progress.ledger.add(tally for reading in readings for tally in reading.tallies)
         self._chooser.computed(self.catalog, readings)
         jobs = self.catalog.jobs
-        return [note for f in faults for note in progress.failures.read(jobs[f.job], f)]
+        notes = [note for f in faults for note in progress.failures.read(jobs[f.job], f)]
+        return [*self._leaps(before, now), *notes]
+
+    def _leaps(self, before: Mapping[str, Source], now: float) -> Iterator[str]:
+        """Tells of sources that came further ahead than time has passed: what they skip is late.
+
+        In logs of before there are gaps, of which nothing is told unless they lead to the future.
+        """
+        for name, source in sorted(before.items()) if self._follow else ():
+            start, reached = source.time, self.progress.sources[name].time
+            if start is None or reached is None or reached - start <= STEP_US:
+                continue
+            explained = EVER
+            if source.moved_at is not None and name not in self._behind:
+                explained = int((now - source.moved_at) * 1e6)
+            ahead = int(now * 1e6) - start if start <= now * 1e6 else EVER
+            if reached - start > min(explained, ahead) + STEP_US:
+                skipped = describe((reached - start) // 1_000_000 * 1_000_000)
+                yield (
+                    f"source '{name}' of stream '{self.catalog.stream.name}' leaps ahead by "
+                    f"{skipped}, from {describe_time(start)} to {describe_time(reached)}: what it "
+                    "still writes of the time between is late; see whether its clock is right"
+                )
 
     def _lose(self, losses: Iterable[Loss]) -> None:
         for loss in losses:

@@ -1,7 +1,8 @@
 """The batches of a streaming DataFrame as an intake.
 
 Rows of a frame have no order, so a source's clock stands still within a batch: a record's mark is
-where its source had come to at the end of the batch before.
+where its source had come to at the end of the batch before. There is none before a source has had
+as many records as have to confirm each other.
 """
 
 from __future__ import annotations
@@ -10,14 +11,14 @@ import pickle
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark import RDD
 from pyspark.sql import DataFrame
 
 from muntin.fidelity.scoreboard import Source
-from muntin.kernel.compute import Clock, Clocks, Positions, Recipe, compute
+from muntin.kernel.clocks import BatchClock, Clocks
+from muntin.kernel.compute import Recipe, compute
 from muntin.logs.bad import ahead_text
 from muntin.logs.chunks import Chunk, WorkOrder
 from muntin.logs.formats import Wanted
@@ -25,16 +26,6 @@ from muntin.logs.records import parse
 from muntin.model import TIME, Stream
 from muntin.run.contracts import Batch, Delivery, Request
 from muntin.spark.collection import Holding, delivered
-
-
-@dataclass
-class BatchClock(Clock):
-    """Stands still within a batch, since rows of a frame have no order."""
-
-    def advance(self, positions: Positions) -> Positions:
-        before = self.reached
-        super().advance(positions)
-        return positions if before is None else np.full(len(positions), before)
 
 
 @dataclass(frozen=True)
@@ -95,9 +86,8 @@ class _Rows:
         wanted = Wanted.of(recipe.shape for recipe in self.recipes)
         records = parse(Chunk(rows, 0, rows.nbytes, {}), self.stream, wanted, order)
         blocks, reading = compute(records, source, self.recipes, clocks)
-        reading = reading.placed(lambda _: name)
-        if reading.ahead:
-            reading = replace(reading, notes=(ahead_text(name, reading.ahead),))
+        notes = (ahead_text(name, reading.ahead),) if reading.ahead else ()
+        reading = replace(reading.placed(lambda _: name), notes=notes, loose=True)
         return Delivery(blocks, (reading,))
 
 
@@ -131,7 +121,8 @@ class Frames:
         (frame, number), self._offered = self._offered, None
         self._last = number
         self._batches += 1
-        since = {name: dict(source.reached) for name, source in request.sources.items()}
+        known = request.sources.items()  # a source of few records may turn out to be before them
+        since = {name: dict(source.reached) for name, source in known if not source.doubt.young}
         work = FrameWork(
             frame,
             self._stream,

@@ -22,6 +22,7 @@ from typing import Any
 from muntin.errors import StateError
 from muntin.fidelity.losses import Loss
 from muntin.fidelity.scoreboard import Source
+from muntin.fidelity.stream_time import Doubt, Span
 from muntin.fidelity.timing import Timing
 from muntin.kernel.block import Block
 from muntin.logs.tail import FilePosition
@@ -273,6 +274,8 @@ def _fields(source: Source) -> tuple[object, ...]:
 
 def _source(row: Sequence[Any]) -> Source:
     source = Source(*row)
+    spans, young = source.doubt
+    source.doubt = Doubt(tuple(Span(*span) for span in spans), young)
     source.lost = tuple(Loss(*loss) for loss in source.lost)  # type: ignore[misc]
     return source
 

@@ -127,7 +127,7 @@ class Journal:
         self.batch = saved.batch
         self.progress = saved.progress
         for source in self.progress.sources.values():
-            source.heard_at = None  # silence is counted anew
+            source.heard_at = source.moved_at = None  # silence is counted anew
         self.positions = saved.positions
 
     def commit(

@@ -134,6 +134,7 @@ class _Panes:
         self._numbers: list[int] = []
         self._with_records: list[int] = []
         self._read, self._bad = [0], [0]
+        self.late: dict[str, dict[int, int]] = {}  # source -> pane -> the last mark
         self._late_panes: list[int] = []
         self._late = np.empty((0, 2), np.int64)  # not_before and records of each of them
 
@@ -144,6 +145,9 @@ class _Panes:
             pane = self.held[number] = _Pane()
             self._new.add(number)
         self.size += pane.add(tally)
+        if tally.not_before is not None and tally.records:
+            panes = self.late.setdefault(tally.source, {})
+            panes[number] = max(tally.not_before, panes.get(number, tally.not_before))
         self._warm.add(number)
         if self._changed is None or number < self._changed:
             self._changed = number
@@ -203,6 +207,11 @@ class _Panes:
         if late:
             del self._late_panes[:late]
             self._late = self._late[late:].copy()
+            for source, panes in list(self.late.items()):
+                kept = {pane: mark for pane, mark in panes.items() if pane >= before}
+                self.late[source] = kept
+                if not kept:
+                    del self.late[source]
         for number in self._cooling - self._warm:
             if number in self.held:
                 self._like = self.held[number].pack(self._like)
@@ -269,6 +278,12 @@ class Ledger:
         """The same of some sources, by name, and panes: a row and a column of `inside`."""
         panes = self._grids.get((axis, spec.pane))
         return Counts() if panes is None else panes.counts_of(end - spec.length, end, names, inside)
+
+    def late(self, grid: Grid) -> dict[str, dict[int, int]]:
+        """By source and pane: the last end of windows that leave out late records of it."""
+        if grid not in self._grids:
+            return {}
+        return {source: dict(panes) for source, panes in self._grids[grid].late.items()}
 
     def read_since(self, grid: Grid, pane: int | None) -> int:
         """Records read into this pane or later ones; into all where it is None."""

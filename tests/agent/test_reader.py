@@ -186,7 +186,7 @@ def test_other_jobs_begin_with_what_is_read_next(tmp_path: Path) -> None:
     other = sql(JOBS.split("CREATE JOB visits")[0].replace("n > 2", "n > 3"))
     catalog = Catalog.of(other.streams["logs"], other.jobs.values())
     beside.reader.install(Plan(catalog.stream, catalog.recipes, catalog.stream.slack_us))
-    beside.write([(1.0, "a", 4), (70.0, "a", 1)])
+    beside.write([(1.0, "a", 4), (40.0, "a", 1), (70.0, "a", 1)])
     beside.turn()
     beside.commit()
     long = other.jobs["long"].shape.id

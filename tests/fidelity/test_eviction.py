@@ -40,13 +40,31 @@ DEAD = Track(0, whole=2, rest=State.DEAD)
         (Bounds(fidelity=0.6, form="time"), (WHOLE, HALF), 200, None),
         (Bounds(fidelity=0.5, form="space"), (WHOLE, HALF), 200, Reason.FIDELITY),
         (Bounds(fidelity=0.5, form="space"), (WHOLE, NONE), 200, None),
-        # Two of eight panes are lost, and those who can still come have come.
+        # Two of eight panes are lost, which is too much whatever else comes.
         (Bounds(fidelity=0.9), (WHOLE, DEAD), 200, Reason.EXHAUSTED),
-        (Bounds(fidelity=0.9), (HALF, DEAD), 200, None),
+        (Bounds(fidelity=0.9), (HALF, DEAD), 100, Reason.EXHAUSTED),
+        (Bounds(fidelity=0.85), (HALF, HALF, HALF, DEAD), 100, None),  # 14 of 16 may come
+        (Bounds(fidelity=0.88), (HALF, HALF, HALF, DEAD), 100, Reason.EXHAUSTED),
+        (Bounds(fidelity=0.9), (HALF, DEAD), 101, None),  # before its end nothing is waited for
     ],
 )
 def test_reason(bounds: Bounds, tracks: tuple[Track, ...], end: int, reason: Reason | None) -> None:
     assert decided(bounds, *tracks, end=end) == reason
+
+
+def test_what_lies_there_to_be_read_is_read_before_a_window_is_given_up() -> None:
+    bounds = Bounds(fidelity=0.9)
+    behind = Moment(100.0, behind=frozenset({"web-0"}))
+    assert decided(bounds, HALF, DEAD, at=behind) is None
+    assert decided(bounds, WHOLE, DEAD, at=behind) == Reason.EXHAUSTED
+
+
+def test_late_records_put_a_target_out_of_reach() -> None:
+    board = Board({"a": WHOLE, "b": Track(0, whole=3)}, late={"a": {1: 4}})
+    policy = Policy(Bounds(fidelity=0.9), board, NOW, True, 0)
+    c2 = policy.decide(0, 4, 100 * SECOND)
+    assert c2 is not None
+    assert (c2.reason, c2.area) == (Reason.EXHAUSTED, 0.75)
 
 
 def test_everything_leaves_at_the_end() -> None:

@@ -12,7 +12,9 @@ from hypothesis import strategies as st
 from muntin.fidelity.score import EVER, NEVER, Board, Gap, Only, Reason, State, Track
 
 NAMES = ["a", "b", "c"]
-LOST = (State.SHED, State.CANCELLED, State.DEAD, State.LEAPT, State.AWAITED, State.LOST)
+LOST = (
+    State.SHED, State.CANCELLED, State.DEAD, State.LEAPT, State.AWAITED, State.LOST, State.LATE
+)  # fmt: skip
 never = st.tuples(
     st.integers(0, 8), st.integers(1, 4), st.sampled_from([State.SHED, State.CANCELLED, State.LOST])
 )
@@ -26,7 +28,14 @@ tracks = st.builds(
     st.sampled_from([State.AWAITED, State.DEAD, State.LEAPT]),
     st.sets(never, max_size=2),
 )
-boards = st.dictionaries(st.sampled_from(NAMES), tracks, max_size=3).map(Board)
+late = st.dictionaries(
+    st.sampled_from(NAMES), st.dictionaries(st.integers(-2, 12), st.integers(0, 16), max_size=3)
+)
+boards = st.builds(
+    lambda tracks, late: Board(tracks, late=late),
+    st.dictionaries(st.sampled_from(NAMES), tracks, max_size=3),
+    late,
+)
 
 
 def state_of(track: Track, pane: int) -> State:
@@ -45,6 +54,9 @@ def state_of(track: Track, pane: int) -> State:
 def test_score_equals_counting(board: Board, start: int, length: int) -> None:
     panes = range(start, start + length)
     cells = {(n, p): state_of(board.tracks[n], p) for n in board.tracks for p in panes}
+    for cell, state in cells.items():
+        if state is State.MERGED and board.late.get(cell[0], {}).get(cell[1], NEVER) >= panes.stop:
+            cells[cell] = State.LATE
     counted = {c for c, s in cells.items() if s not in (State.LATER, State.REMOVED)}
     whole = {cell for cell in counted if cells[cell] is State.MERGED}
     names = {name for name, _ in counted}

@@ -14,7 +14,8 @@ import pyarrow as pa
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from muntin.kernel.compute import Clocks, compute
+from muntin.kernel.clocks import Clocks
+from muntin.kernel.compute import compute
 from muntin.kernel.due import Due
 from muntin.kernel.finish import finish, order
 from muntin.kernel.merge import merge
@@ -25,6 +26,7 @@ from muntin.model import POSITION, Counts, Job
 from muntin.run.catalog import recipes_of
 from muntin.windows.ledger import Ledger
 from tests.effort import examples
+from tests.oracle import stream_time
 
 SECOND = 1_000_000
 WINDOWS = {"tumbling": (10, 10), "sliding": (30, 10), "odd": (7, 3)}
@@ -68,21 +70,23 @@ class Oracle:
     windows: dict[int, Window] = field(default_factory=dict)
 
     def read(self, rows: Sequence[Row], slack_us: int | None) -> None:
-        stream_time: int | None = None
+        reached: int | None = None
+        known: list[int] = []
         waiting = 0  # bad rows before the first time count at it
         for number, row in enumerate(rows):
             if row.position is None or row.broken:
-                waiting += stream_time is None
-                for window in self._holding(stream_time):
+                waiting += reached is None
+                for window in self._holding(reached):
                     window.bad += 1
                 continue
-            if stream_time is None:
+            if reached is None:
                 for window in self._holding(row.position):
                     window.bad += waiting
-            stream_time = row.position if stream_time is None else max(stream_time, row.position)
+            known.append(row.position)
+            reached = stream_time(known, slack_us, 60 * SECOND)
             for end in self._ends(row.position):
                 window = self.windows.setdefault(end, Window())
-                late = slack_us is not None and end + slack_us <= stream_time
+                late = slack_us is not None and end + slack_us <= reached
                 window.read += 1
                 window.late += late
                 if not late:

@@ -17,7 +17,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from muntin.kernel.compute import Clocks, Recipe, compute
+from muntin.kernel.clocks import Clocks
+from muntin.kernel.compute import Recipe, compute
 from muntin.kernel.consolidate import Algorithm, Consolidation, algorithm_of, removable
 from muntin.kernel.engine import run
 from muntin.kernel.merge import merge

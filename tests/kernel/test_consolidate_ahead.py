@@ -8,7 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from muntin.kernel import consolidate
-from muntin.kernel.compute import Clocks, Recipe, compute
+from muntin.kernel.clocks import Clocks
+from muntin.kernel.compute import Recipe, compute
 from muntin.kernel.consolidate import Consolidation, overlaps
 from muntin.kernel.due import Due, Emitted
 from muntin.kernel.finish import completed, finish

@@ -8,7 +8,8 @@ import pyarrow as pa
 import pytest
 
 from muntin.kernel import dense
-from muntin.kernel.compute import Clocks, Recipe, compute
+from muntin.kernel.clocks import Clocks
+from muntin.kernel.compute import Recipe, compute
 from muntin.kernel.dense import NotDenseError, dense_windows
 from muntin.windows.spec import WindowSpec
 from tests.kernel.test_consolidate import Record, job_of, table_of

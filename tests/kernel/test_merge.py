@@ -10,7 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from muntin.kernel.block import Block, Sources
-from muntin.kernel.compute import Clocks, Recipe, compute
+from muntin.kernel.clocks import Clocks
+from muntin.kernel.compute import Recipe, compute
 from muntin.kernel.due import Due
 from muntin.kernel.finish import finish
 from muntin.kernel.merge import block_of, distinct, split

@@ -8,7 +8,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from muntin.kernel.compute import Clocks, compute
+from muntin.kernel.clocks import Clocks
+from muntin.kernel.compute import compute
 from muntin.kernel.due import Due
 from muntin.kernel.finish import finish, order
 from muntin.kernel.merge import merge

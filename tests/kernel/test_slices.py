@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 
 from muntin.fidelity.score import Only
 from muntin.kernel import slices
-from muntin.kernel.compute import Clocks, Recipe, compute
+from muntin.kernel.clocks import Clocks
+from muntin.kernel.compute import Recipe, compute
 from muntin.kernel.due import Due
 from muntin.kernel.finish import finish
 from muntin.kernel.merge import block_of, merge

@@ -463,8 +463,8 @@ def test_a_batch_that_fails_costs_all_its_records(lines: Program) -> None:
 
 
 def test_late_records_that_fail_count_as_late(tmp_path: Path) -> None:
-    # 130 comes before 62, so that the minute from 60 has left without it; the other has not.
-    (tmp_path / "web.txt").write_text("0 a\n61 a\n130 a\n62 bad\n131 bad\n")
+    # 121 comes before 62, so that the minutes from 0 have left without it; those from 60 have not.
+    (tmp_path / "web.txt").write_text("0 a\n60 a\n61 a\n121 a\n62 bad\n131 bad\n")
     stream = sql(
         f"CREATE STREAM lines FROM '{tmp_path}/{{source}}.txt' FORMAT text "
         "TIMESTAMP CAST(split_part(line, ' ', 1) AS BIGINT) SLACK 0 SECONDS;"

@@ -16,7 +16,8 @@ from hypothesis import strategies as st
 
 import muntin as mt
 from muntin.fidelity.scoreboard import Source
-from muntin.kernel.compute import Clocks, Recipe, compute
+from muntin.kernel.clocks import Clocks
+from muntin.kernel.compute import Recipe, compute
 from muntin.model import POSITION
 from muntin.run.contracts import Batch, Delivery, Request, Task
 from muntin.run.inline import InlineRun

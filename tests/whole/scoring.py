@@ -21,11 +21,13 @@ from muntin.fidelity.sampling import sampled
 from muntin.model import Sample
 from muntin.run.inline import InlineRun
 from muntin.run.loop import Rules
+from tests.oracle import stream_time
 
 IDLE = 5.0
 STARTED = 1000.0
 _US = 1_000_000
-State = Literal["merged", "skipped", "dead", "leapt", "later", "removed", "awaited", "cancelled"]
+State = Literal["merged", "skipped", "dead", "leapt", "later", "removed", "awaited", "cancelled",
+                "late"]  # fmt: skip
 Action = Literal["write", "touch", "remove"]
 Cells = dict[tuple[str, int], State]
 
@@ -150,9 +152,13 @@ class _Source:
     read: list[tuple[Record, int]] = field(default_factory=list)  # with the mark it was read at
     reached: int | None = None
     heard_at: float = 0.0
+    moved_at: float = 0.0  # when it was found to have come as far as it has
     wrote_at: float = 0.0
     touched_at: float = 0.0
     ended: bool = False
+
+    def times(self) -> list[int]:
+        return [record.t for record, _ in self.read]
 
 
 class Model:
@@ -203,9 +209,12 @@ class Model:
         source = self._sources.setdefault(name, _Source())
         source.heard_at = source.wrote_at = now
         source.ended = False
+        before = source.reached
         for record in records:
-            source.reached = max(record.t, record.t if source.reached is None else source.reached)
+            source.reached = stream_time([*source.times(), record.t], self._q.slack)
             source.read.append((record, source.reached - self._q.slack))
+        if source.reached != before:
+            source.moved_at = now
 
     def _candidates(self) -> list[int]:
         """Ends of windows that hold a record and have not left, in order."""
@@ -284,18 +293,17 @@ class Model:
         panes = range((end - self._q.length) // self._q.pane, end // self._q.pane)
         leapt = self._leapt(now) if self._q.leap else set()
         return {
-            (name, pane): self._state(name, pane, now, name in leapt)
+            (name, pane): self._state(name, pane, now, name in leapt, end)
             for name in self._known()
             for pane in panes
         }
 
-    def _state(self, name: str, pane: int, now: float, leapt: bool) -> State:
+    def _state(self, name: str, pane: int, now: float, leapt: bool, end: int) -> State:
         source = self._sources.get(name)
         if name not in self._q.sources and source is not None:
             if pane < self._first(source):
                 return "later"
-            assert source.reached is not None
-            if source.ended and pane > source.reached // self._q.pane:
+            if source.ended and pane > self._believed(source, now) // self._q.pane:
                 return "removed"
         share = (self._q.fidelity or 100) / 100
         if self._q.form == "sampled" and not sampled(Sample("j", share), name, np.array([pane]))[0]:
@@ -303,10 +311,24 @@ class Model:
         if source is None:
             return "leapt" if leapt else "awaited" if self._is_young(now) else "dead"
         if pane < self._whole(name, now):
-            return "merged"
+            return "late" if self._has_late(source, pane, end) else "merged"
         if leapt:
             return "leapt"
         return "awaited" if self._is_awaited(source, now) else "dead"
+
+    def _has_late(self, source: _Source, pane: int, end: int) -> bool:
+        """Whether a record of this pane is left out of a window that ends there."""
+        size = self._q.pane
+        return any(r.t // size == pane and mark // size * size >= end for r, mark in source.read)
+
+    def _believed(self, source: _Source, now: float) -> int:
+        """Its stream time, or a record ahead of it that silence explains."""
+        assert source.reached is not None
+        limit = now
+        if self._is_awaited(source, now) and now - source.heard_at <= IDLE:
+            silent = now - source.moved_at
+            limit = min(now, source.reached + silent + 60)
+        return max([source.reached, *(t for t in source.times() if t <= limit)])
 
     def _first(self, source: _Source) -> int:
         pane = self._q.pane
@@ -324,8 +346,7 @@ class Model:
         return not source.ended and now - max(source.heard_at, source.touched_at) <= IDLE
 
     def _passed(self, source: _Source, now: float) -> float:
-        assert source.reached is not None
-        passed: float = source.reached
+        passed: float = self._believed(source, now)
         if source.touched_at - source.wrote_at > IDLE:
             passed = max(passed, source.touched_at)
         return min(passed, now)
@@ -333,8 +354,7 @@ class Model:
     def _whole(self, name: str, now: float) -> int:
         source = self._sources[name]
         if source.ended:
-            assert source.reached is not None
-            return source.reached // self._q.pane + 1
+            return self._believed(source, now) // self._q.pane + 1
         return int((self._passed(source, now) - self._q.slack) // self._q.pane)
 
     def _leapt(self, now: float) -> set[str]:
@@ -380,15 +400,8 @@ class Model:
             return "exhausted"
         if target is None or self._q.form == "sampled":
             return None
-        if self._share(cells, {"merged", "awaited"}) >= target:
-            return None
-        alive = [n for n, s in self._sources.items() if self._is_awaited(s, now)]
-        alive += self._unheard(now)
-        if self._q.leap:
-            alive = [n for n in alive if n not in self._leapt(now)]
-        heard = [name for name in alive if name in self._sources]
-        passed = sum(self._whole(name, now) >= pane_end for name in heard)
-        return "exhausted" if alive and 2 * passed >= len(alive) else None
+        out_of_reach = self._share(cells, {"merged", "awaited"}) < target
+        return "exhausted" if over and out_of_reach else None
 
     def _is_due(self, end: int, now: float) -> bool:
         return self._q.within is not None and self._started < end + self._q.within <= now

@@ -139,7 +139,7 @@ def test_a_source_that_speaks_of_the_future_passes_nothing_by_it(tmp_path: Path)
     """A clock an hour ahead: its records wait until they are due, and others are not cut off."""
     run = Run(tmp_path, "10 SECONDS", idle=100)
     run.write("a", 1001, at=1001)
-    run.write("b", 1002, 4600, at=1002)
+    run.write("b", 1002, 4600, 4601, 4602, at=1002)
     assert run.at(1002) == []
     run.write("a", 1011, at=1011)
     found = run.at(1011)
@@ -171,7 +171,7 @@ def test_a_pane_that_comes_twice_is_merged_once(tmp_path: Path) -> None:
     """A source that goes back in time has passed those panes; what it repeats is late."""
     run = Run(tmp_path, "10 SECONDS", idle=100)
     run.write("a", 1001, 1002, 1011, 1001, 1002, 1021, at=1021)
-    assert told(run.at(1021)) == [(1000, 2, "complete", 0), (1010, 1, "complete", 0)]
+    assert told(run.at(1021)) == [(1000, 2, "exhausted", 0), (1010, 1, "complete", 0)]
     assert run.loop.progress.late["j"].records == 2
 
 
@@ -341,7 +341,7 @@ def test_live_windows_go_ahead_of_history_that_is_being_read(tmp_path: Path) -> 
     while not (late := run.some(5012, 2000)):
         pass
     found = [*told(ahead)[:-1], *told(late)]
-    run.write("b", 1100, 5012, at=5013)
+    run.write("b", 1100, 5011, 5012, 5012, at=5013)
     found += told(run.at(5013))
     history = [(start, count) for start, count, _, _ in found if start < 2000]
     assert history == [(start, 10) for start in range(1000, 1100, 10)] + [(1100, 1)]

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 
 import muntin as mt
 from tests.effort import examples
-from tests.oracle import Question, Record, Window, same
+from tests.oracle import Question, Record, Window, same, stream_time
 from tests.whole.test_answers import _plain, questions
 
 if TYPE_CHECKING:
@@ -40,12 +40,10 @@ class Asked(Question):
     def _starts(self, window: Window, records: Sequence[Record]) -> list[tuple[Record, list[int]]]:
         assert self.slack_s is not None
         reached: dict[int, int] = {}  # by batch: what the source had come to before it
-        highest: int | None = None
-        for number in sorted({record["batch"] for record in records}):
-            if highest is not None:
-                reached[number] = highest - self.slack_s
-            came = max(r["t"] for r in records if r["batch"] == number)
-            highest = came if highest is None else max(highest, came)
+        for number in {record["batch"] for record in records}:
+            before = [r["t"] for r in records if r["batch"] < number]
+            if len(before) >= 3:  # of fewer records it is not sure
+                reached[number] = stream_time(before, self.slack_s) - self.slack_s
         never_late = replace(self, slack_s=None)
         return [
             (
@@ -102,7 +100,7 @@ def at(t: int, server: str = "web-1") -> Record:
     return {"t": t, "k": None, "s": None, "n": None, "x": None, "server": server}
 
 
-END: Batch = [at(LAST, server) for server in SOURCES]
+END: Batch = [at(LAST, server) for server in SOURCES for _ in range(3)]
 
 
 def answer(question: Asked, batches: Sequence[Batch]) -> list[tuple[Any, ...]]:
@@ -163,16 +161,22 @@ def counted(slack_s: int = 0) -> Asked:
 def test_a_record_is_late_by_the_batch_before(spark: SparkSession, tmp_path: Path) -> None:
     #              0      60      120
     # batch 1      x
-    # batch 2               x             and in any order of rows
-    # batch 3      (x)      x             60 to 120 is still open at 100, 0 to 60 is not
-    batches = [[at(0)], [at(100), at(30)], [at(10), at(70)]]
-    (rows,) = attached(spark, tmp_path, [counted()], [*batches, [at(LAST)]])
+    # batch 2        x      x             and in any order of rows
+    # batch 3      (x)      x             60 to 120 is still open at 90, 0 to 60 is not
+    batches = [[at(0)], [at(90), at(30)], [at(10), at(70)]]
+    (rows,) = attached(spark, tmp_path, [counted()], [*batches, END])
     assert rows == [(0, 60, 2), (60, 120, 2)] == answer(counted(), batches)
+
+
+def test_one_record_from_the_future_makes_nothing_late(spark: SparkSession, tmp_path: Path) -> None:
+    batches = [[at(0), at(9000), at(1)], [at(10), at(50)], [at(20), at(80), at(90)], [at(71)]]
+    (rows,) = attached(spark, tmp_path, [counted()], [*batches, END])
+    assert rows == [(0, 60, 5), (60, 120, 3), (9000, 9060, 1)] == answer(counted(), batches)
 
 
 def test_the_first_batch_of_a_source_has_no_order_either(
     spark: SparkSession, tmp_path: Path
 ) -> None:
     batches = [[at(100), at(0)]]
-    (rows,) = attached(spark, tmp_path, [counted()], [*batches, [at(LAST)]])
+    (rows,) = attached(spark, tmp_path, [counted()], [*batches, END])
     assert rows == [(0, 60, 1), (60, 120, 1)] == answer(counted(), batches)

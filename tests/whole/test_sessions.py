@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 import muntin as mt
 from muntin.run.inline import windows_inline
 from tests.effort import examples
-from tests.oracle import Record, write_logs
+from tests.oracle import Record, stream_time, write_logs
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -57,10 +57,9 @@ def expected(logs: dict[str, Sequence[Record]], slack: int | None) -> list[Row]:
 
 
 def _on_time(log: Sequence[Record], slack: int | None) -> Iterable[Record]:
-    stream_time = None
-    for record in log:
-        stream_time = record["t"] if stream_time is None else max(stream_time, record["t"])
-        if slack is None or record["t"] >= stream_time - slack:
+    for number, record in enumerate(log, 1):
+        reached = stream_time([r["t"] for r in log[:number]], slack)
+        if slack is None or record["t"] >= reached - slack:
             yield record
 
 

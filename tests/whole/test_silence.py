@@ -117,7 +117,7 @@ def test_a_first_catch_up_longer_than_the_idle_time_makes_nobody_dead(tmp_path: 
         write(tmp_path, source, 901)
     timed = Timed(tmp_path)
     write(tmp_path, "a", *(range(902, 1002)))
-    assert timed.turn(1001, takes=300, during=lambda: write(tmp_path, "b", 905, 1009)) == []
+    assert timed.turn(1001, takes=300, during=lambda: write(tmp_path, "b", 905, 960, 1009)) == []
     found = timed.turn(1301, takes=30, during=lambda: write(tmp_path, "b", 1330))
     assert found[0] == (900, 11, [])
     assert [missing for _, _, missing in found] == [[]] * 10

@@ -75,6 +75,11 @@ def test_forgotten_panes_are_gone_and_others_stay(found: list[Tally], before: in
     for size in SIZES:
         with_records = {t.pane for t in left if t.size == size and t.records}
         assert ledger.panes(("t", size)) == sorted(with_records)
+        late: dict[str, dict[int, int]] = {}
+        for t in (t for t in left if t.size == size and t.records and t.not_before is not None):
+            panes = late.setdefault(t.source, {})
+            panes[t.pane] = max(t.not_before or 0, panes.get(t.pane, -99))
+        assert ledger.late(("t", size)) == late
 
 
 @given(st.lists(st.tuples(st.lists(tallies, max_size=6), st.integers(-25, 25)), max_size=6))

@@ -10,7 +10,8 @@ import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from muntin.kernel.compute import Clocks, Recipe, compute
+from muntin.kernel.clocks import Clocks
+from muntin.kernel.compute import Recipe, compute
 from muntin.kernel.consolidate import Consolidation
 from muntin.language.program import sql
 from muntin.model import POSITION, Job

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from muntin.kernel.compute import Clocks, Recipe, compute
+from muntin.kernel.clocks import Clocks
+from muntin.kernel.compute import Recipe, compute
 from muntin.kernel.consolidate import Consolidation
 from muntin.language.program import sql
 from muntin.model import POSITION, Job, Tally

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from muntin.kernel.compute import Clocks, Recipe, compute
+from muntin.kernel.clocks import Clocks
+from muntin.kernel.compute import Recipe, compute
 from muntin.kernel.due import Due, Emitted
 from muntin.kernel.kinds import kind_of
 from muntin.kernel.python.partials import FORGOTTEN, STATE_SPEC
