@@ -8,7 +8,7 @@
 
 CREATE STREAM brokers FROM 'data/kafka/{source}/logs/server.log*'
   FORMAT regex '^\[(?P<time>[^\]]+)\] (?P<level>[A-Z]+) (?P<message>.*)$'
-  TIMESTAMP replace(time, ',', '.');
+  TIMESTAMP time;
 
 CREATE JOB broker_trouble AS
 SELECT source AS broker,

@@ -6,7 +6,7 @@
 
 CREATE STREAM zookeeper FROM 'data/loghub/Zookeeper_2k.log'
   FORMAT regex '^(?P<time>[\d-]+ [\d:,]+) - (?P<level>\w+) +\[(?P<thread>.*)\] - (?P<message>.*)$'
-  TIMESTAMP replace(time, ',', '.');
+  TIMESTAMP time;
 
 CREATE JOB lost_connections AS
 SELECT count(*) FILTER (WHERE level = 'WARN') AS warnings,

@@ -114,9 +114,16 @@ def test_revisions_and_timings_survive_a_restart(
     assert (job["windows"], job["within"], job["misses"], job["c2_area"]) == (2, 4.0, 0, 1.0)
     assert job["lag_p50"] == pytest.approx(1.0, rel=0.02)
     assert shown["sources"] == [
-        {"stream": "s", "source": "a", "from": "1970-01-01T00:16:41Z",
-         "to": "1970-01-01T00:17:01Z", "heard": "1970-01-01T00:17:13Z", "ended": False, "seen": True},
-    ]  # fmt: skip
+        {
+            "stream": "s",
+            "source": "a",
+            "from": "1970-01-01T00:16:41Z",
+            "to": "1970-01-01T00:17:01Z",
+            "heard": "1970-01-01T00:17:13Z",
+            "ended": False,
+            "seen": True,
+        },
+    ]
     table = printed(capsys, "status", *state)
     assert all(word in table for word in ("mean C²", "100 %", "1.00 s"))
 
