@@ -177,7 +177,7 @@ def results(
     window: Annotated[str, typer.Option(help="latest or all")] = "latest",
     format_: Format = OutputFormat.TABLE,
     detail: Annotated[
-        bool, typer.Option("--detail", help="All of C²: the sources in every pane.")
+        bool, typer.Option("--detail", help="All of C²: sources and records in every pane.")
     ] = False,
     revisions: Annotated[
         bool, typer.Option("--revisions", help="Also what was revised later.")

@@ -44,6 +44,7 @@ class State(IntEnum):
     LATE = 10  # some of its records came too late for the window, which leaves them out
 
 
+FIELDS = 1024
 SIGNS = "█·sx†»  ░?<"
 _WORDS = (
     "merged", "sampled out", "shed", "cancelled", "dead", "leapt", "", "", "awaited", "lost", "late"
@@ -313,6 +314,11 @@ class C2:
     start: int = field(repr=False, compare=False, default=0)
     end: int = field(repr=False, compare=False, default=0)
     only: Only | None = field(repr=False, compare=False, default=None)
+    records: Sequence[Sequence[int]] | None = field(repr=False, compare=False, default=None)
+    """How many were read of each source, in the order of `names`, and pane.
+
+    None of windows with more than FIELDS of these, and of sessions.
+    """
 
     @property
     def panes(self) -> list[int]:

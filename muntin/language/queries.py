@@ -22,7 +22,7 @@ from muntin.language.script import Script
 from muntin.model import UNTIL, Job, Order, Output, Shape, Stream
 
 RESERVED = ("job", "window_name", "window_start", "window_end", "records_read", "records_bad",
-            "records_late", "records_failed", "c2", "revision", "emitted_at",
+            "records_late", "records_failed", "c2", "c2_records", "revision", "emitted_at",
             "row_number")  # fmt: skip
 _ANSWERED = ("expressions", "from_", "where", "group", "having", "order", "limit")
 _REFUSED = {

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from muntin.fidelity.score import C2
+import numpy as np
+
+from muntin.fidelity.score import C2, FIELDS
 from muntin.fidelity.timing import Timing
 from muntin.kernel.due import Due
 from muntin.kernel.kinds import kind_of
@@ -57,7 +59,7 @@ def _windows(agenda: Agenda, job: Job, ends: Ends, sifted: Sifted, scores: Score
     kinds: list[Kind] = [(which, end) for which, kind in enumerate(ends) for end in kind]
     mine = {(which, end): scores[job.name, which, end] for which, end in kinds}
     counts, revisions = {}, {}
-    for (which, end), c2 in mine.items():
+    for (which, end), c2 in list(mine.items()):
         spec = job.windows[which]
         read = _counts(agenda.progress, job, spec, end, c2)
         failed = agenda.progress.failures.records(job, which, end, c2)
@@ -65,6 +67,7 @@ def _windows(agenda: Agenda, job: Job, ends: Ends, sifted: Sifted, scores: Score
         # Of a key that failed its values count, of which a record may have given several.
         counts[which, end] = replace(read, failed=min(failed, read.read))
         revisions[which, end] = agenda.departures.revision(job, spec, end)
+        mine[which, end] = _counted(agenda.progress, job, spec, end, c2)
     return JobWindows(job, sifted.rows, counts, mine, revisions)
 
 
@@ -76,6 +79,16 @@ def _counts(progress: Progress, job: Job, spec: WindowSpec, end: int, c2: C2) ->
     else:
         counts = ledger.counts(axis, spec, end)
     return counts if job.shape.revise_us is None else replace(counts, late=0)
+
+
+def _counted(progress: Progress, job: Job, spec: WindowSpec, end: int, c2: C2) -> C2:
+    """The score with the records of each of its fields, if these are not too many to be told."""
+    if len(c2.names) * spec.length > FIELDS:
+        return c2
+    records = progress.ledger.records_of(job.shape.axis.column, spec, end, c2.names)
+    if c2.only is not None or job.shape.sample is not None:
+        records = (np.array(records) * c2.inside).tolist()
+    return replace(c2, records=records)
 
 
 def note_timing(progress: Progress, emission: Emission, now: float, agenda: Agenda) -> None:

@@ -125,8 +125,9 @@ class JobWindows:
 
     def tables(self) -> Iterator[pa.Table]:
         """The same, some rows at a time: tables are larger than the rows they are made of."""
+        told: set[Kind] = set()  # whose records are in a row
         for start in range(0, max(1, self.rows.num_rows), _ROWS_AT_ONCE):
-            yield replace(self, rows=self.rows.slice(start, _ROWS_AT_ONCE))._table()
+            yield replace(self, rows=self.rows.slice(start, _ROWS_AT_ONCE))._table(told)
         names, withdrawn = self._names, self._withdrawn()
         if withdrawn:
             columns = {
@@ -145,7 +146,7 @@ class JobWindows:
             return pa.array(positions, pa.int64())
         return pa.array(np.clip(positions, FIRST_US, LAST_US)).cast(_TIMES)
 
-    def _table(self) -> pa.Table:
+    def _table(self, with_records: set[Kind]) -> pa.Table:
         which = pa.array(self.rows.column(WINDOW).to_numpy())
         starts, ends = self._all_bounds()
         columns = {
@@ -158,6 +159,7 @@ class JobWindows:
         counted = np.zeros((len(ends), 5), np.int64)
         told = np.zeros(len(ends), np.int64)  # which of the scores
         scores: dict[C2, int] = {}  # equal ones are made once
+        records: list[Any] = [None] * len(ends)  # of each window in its first row
         first, ends = self._kinds()
         for start, stop in _runs(first, ends):
             kind = int(first[start]), int(ends[start])
@@ -165,9 +167,14 @@ class JobWindows:
             counted[start:stop, :4] = counts.read, counts.bad, counts.late, counts.failed
             counted[start:stop, 4] = self.revisions.get(kind, 0)
             told[start:stop] = scores.setdefault(c2, len(scores))
+            if c2.records is not None and kind not in with_records:
+                with_records.add(kind)
+                by_source = zip(c2.names, c2.records, strict=True)
+                records[start] = [{"source": name, "panes": panes} for name, panes in by_source]
         for number, name in enumerate(("read", "bad", "late", "failed")):
             columns[f"records_{name}"] = pa.array(counted[:, number])
         columns["c2"] = _stored(list(scores)).take(pa.array(told))
+        columns["c2_records"] = pa.array(records, RECORDS)
         columns["revision"] = pa.array(counted[:, 4])
         columns["emitted_at"] = pa.repeat(pa.scalar(int(self.at * 1e6), _TIMES), len(ends))
         return pa.table(columns)
@@ -214,6 +221,7 @@ SCORE = SCORE_IN_SHORT | {
     "panes": pa.list_(_RUN),
     "missing": pa.list_(_MISSING),
 }
+RECORDS = pa.list_(pa.struct([("source", pa.string()), ("panes", pa.list_(pa.int64()))]))
 
 
 def sessions(job: Job, rows: pa.Table, board: Board) -> JobWindows:

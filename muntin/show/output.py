@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 from rich.text import Text
 
 from muntin.errors import as_text
-from muntin.run.results import SCORE, SCORE_IN_SHORT
+from muntin.run.results import RECORDS, SCORE, SCORE_IN_SHORT
 from muntin.show import OutputFormat
 from muntin.show.table import TableText
 from muntin.show.terminal import console
@@ -75,21 +75,23 @@ class RowWriter:
 def shown(
     rows: pa.Table, detail: bool = False, flat: bool = False, revisions: bool = False
 ) -> pa.Table:
-    """Stored rows with their score as it is told: with the sources of every pane, or in short.
+    """Stored rows with their score as it is told: with all that is known of panes, or in short.
 
     `flat` makes columns of it. Numbers of revisions are told where all `revisions` are.
     """
     index = rows.column_names.index("c2")
     scores: list[dict[str, Any]] = rows["c2"].to_pylist()
-    for c2 in scores:
+    for c2, records in zip(scores, _records(rows), strict=True):
         runs = c2.pop("panes")
         if detail:
             c2["panes"] = [run["sources"] for run in runs for _ in range(run["panes"])]
+            c2["records"] = records
         else:
             del c2["sources"], c2["missing"]
     fields = _SCORE_IN_DETAIL if detail else SCORE_IN_SHORT
     told = pa.array(scores, pa.struct(fields))
     rows = rows.set_column(index, "c2", told)
+    rows = rows.drop_columns([name for name in rows.column_names if name == _RECORDS])
     if flat:
         rows = rows.remove_column(index)
         for name, column in reversed(list(zip(fields, told.flatten(), strict=True))):
@@ -99,7 +101,22 @@ def shown(
     return rows.drop_columns(["emitted_at"] if revisions else ["emitted_at", "revision"])
 
 
-_SCORE_IN_DETAIL = SCORE | {"panes": pa.list_(pa.int32())}
+_SCORE_IN_DETAIL = SCORE | {"panes": pa.list_(pa.int32()), "records": RECORDS}
+_RECORDS = "c2_records"
+_WINDOW = "window_name", "window_start", "window_end", "revision"
+
+
+def _records(rows: pa.Table) -> Iterator[Any]:
+    """The records of each pane for every row; they are stored with the first one of a window."""
+    if _RECORDS not in rows.column_names:  # of an earlier version
+        yield from [None] * rows.num_rows
+        return
+    known: dict[tuple[Any, ...], Any] = {}
+    windows = zip(*(values_of(rows[name]) for name in _WINDOW), strict=True)
+    for window, records in zip(windows, rows[_RECORDS].to_pylist(), strict=True):
+        if records is not None:
+            known[window] = records
+        yield known.get(window)
 
 
 def json_lines(rows: pa.Table) -> Iterable[str]:

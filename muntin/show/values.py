@@ -67,9 +67,11 @@ def score_text(c2: dict[str, Any]) -> str:
         return area if c2["reason"] == "complete" else f"{area} {c2['reason']}"
     panes = " ".join(map(str, c2["panes"]))
     gone = ", ".join(f"{m['source']} {m['panes']} {m['why']}" for m in c2["missing"])
+    read = ", ".join(f"{r['source']} {' '.join(map(str, r['panes']))}" for r in c2["records"] or ())
     return (
         f"{area} {c2['reason']}, time {percent(c2['time'])}, space {percent(c2['space'])} of "
         f"{c2['sources']}, panes {panes}{f', missing {gone}' if gone else ''}"
+        f"{f', records {read}' if read else ''}"
     )
 
 

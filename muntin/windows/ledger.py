@@ -116,6 +116,12 @@ class _Pane:
         self.loose = {(t.source, t.not_before): t for t in tallies}
         self.packed = None
 
+    def records(self) -> Iterable[tuple[str, int]]:
+        """How many there are of each source, in parts."""
+        if self.packed is not None:
+            return zip(self.packed.sources, self.packed.records.tolist(), strict=True)
+        return [(source, tally.records) for (source, _), tally in self.loose.items()]
+
     def tallies(self, grid: Grid, pane: int) -> Iterable[Tally]:
         return self.loose.values() if self.packed is None else self.packed.tallies(grid, pane)
 
@@ -188,6 +194,16 @@ class _Panes:
                 taken &= packed.marks >= end
                 late += int(packed.records[taken].sum(dtype=np.int64))
         return Counts(read, bad, late)
+
+    def records_of(self, start: int, end: int, names: Sequence[str]) -> list[list[int]]:
+        self._refresh()
+        rows = {name: row for row, name in enumerate(names)}
+        found = [[0] * (end - start) for _ in (*names, "")]  # the last is of all other sources
+        low, high = bisect_left(self._numbers, start), bisect_left(self._numbers, end)
+        for number in self._numbers[low:high]:
+            for source, records in self.held[number].records():
+                found[rows.get(source, -1)][number - start] += records
+        return found[:-1]
 
     def read_since(self, pane: int | None) -> int:
         self._refresh()
@@ -278,6 +294,13 @@ class Ledger:
         """The same of some sources, by name, and panes: a row and a column of `inside`."""
         panes = self._grids.get((axis, spec.pane))
         return Counts() if panes is None else panes.counts_of(end - spec.length, end, names, inside)
+
+    def records_of(
+        self, axis: str, spec: WindowSpec, end: int, names: Sequence[str]
+    ) -> list[list[int]]:
+        """Records of each source, by name, read into each pane of one window."""
+        panes = self._grids.get((axis, spec.pane)) or _Panes()
+        return panes.records_of(end - spec.length, end, names)
 
     def late(self, grid: Grid) -> dict[str, dict[int, int]]:
         """By source and pane: the last end of windows that leave out late records of it."""

@@ -486,7 +486,7 @@ def test_what_was_dropped_survives_a_restart_and_is_in_results_and_status(
     )
     program = with_job(stream, "job", AllowsTwo, stream="lines", window="2 MINUTES")
     how = Settings(tmp_path / "state", follow=True)
-    for more in ("0 a\n10 bad\n70 bad\n", "80 bad\n90 a\n130 bad\n131 a\n", "300 a\n"):
+    for more in ("0 a\n10 bad\n70 bad\n", "80 bad\n90 a\n130 bad\n131 a\n", "300 a\n" * 3):
         with (tmp_path / "web.txt").open("a") as file:
             file.write(more)
         run = SparkRun(program, spark.sparkContext, how, clock=lambda: 1000.0)

@@ -10,6 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from muntin.run.results import RECORDS
 from muntin.show import OutputFormat
 from muntin.show.output import RowWriter, late_text, losses, note
 from tests.show.test_table import emitted, rows
@@ -38,6 +39,18 @@ def test_a_line_of_json_a_row() -> None:
     (detailed, *_) = written(OutputFormat.JSON, detail=True).splitlines()
     assert json.loads(detailed)["c2"]["sources"] == 2
     assert "revision" in json.loads(detailed)
+    assert json.loads(detailed)["c2"]["records"] is None  # a table of an earlier version
+
+
+def test_records_of_panes_are_told_with_every_row_of_their_window() -> None:
+    records = [{"source": "web-1", "panes": [2, 0]}]
+    out = io.StringIO()
+    stored = emitted(rows(*VALUES)).append_column("c2_records", pa.array([records, None], RECORDS))
+    RowWriter(OutputFormat.JSON, out, detail=True).write("paths", stored)
+    assert [json.loads(t)["c2"]["records"] for t in out.getvalue().splitlines()] == [records] * 2
+    out = io.StringIO()
+    RowWriter(OutputFormat.JSON, out).write("paths", stored)
+    assert "c2_records" not in out.getvalue()
 
 
 def test_csv_has_one_header_and_the_score_in_columns() -> None:

@@ -79,6 +79,8 @@ def test_scores_say_why_a_window_left_if_it_is_not_complete() -> None:
     assert score_text(c2 | {"area": 0.25, "reason": "deadline"}) == "25 % deadline"
     missing = [{"source": "web-1", "panes": 3, "why": "dead"}]
     detail = c2 | {"area": 0.25, "sources": 2, "panes": [1, 0], "missing": missing}
+    detail["records"] = [{"source": "web-2", "panes": [1200, 0]}]
     assert score_text(detail) == (
-        "25 % complete, time 100 %, space 100 % of 2, panes 1 0, missing web-1 3 dead"
+        "25 % complete, time 100 %, space 100 % of 2, panes 1 0, missing web-1 3 dead, "
+        "records web-2 1200 0"
     )

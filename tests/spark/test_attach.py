@@ -118,7 +118,7 @@ def test_nothing_is_committed_after_a_failure(
 ) -> None:
     """Windows that failed to be committed once leave with the next query."""
     write(tmp_path / "in", "1.json", [("2026-01-01T12:00:05Z", "a", 2, "1.10")])
-    write(tmp_path / "in", "2.json", [("2026-01-01T12:01:05Z", "a", 3, "1.10")])
+    write(tmp_path / "in", "2.json", [("2026-01-01T12:01:05Z", "a", 3, "1.10")] * 3)
     real = Journal.commit
     failed: list[bool] = []
 
@@ -146,7 +146,7 @@ def test_a_query_is_over_when_another_takes_its_state(spark: SparkSession, tmp_p
     first.processAllAvailable()
     second = attached()
     wait_for(lambda: not first.isActive)
-    write(tmp_path / "in", "2.json", [("2026-01-01T12:01:05Z", "a", 3, "1.10")])
+    write(tmp_path / "in", "2.json", [("2026-01-01T12:01:05Z", "a", 3, "1.10")] * 3)
     second.processAllAvailable()
     second.stop()
     assert mt.results("clicks", tmp_path / "state")["clicks"].to_pylist() == [2]

@@ -411,7 +411,7 @@ def test_a_state_folder_that_is_removed_ends_the_run_at_once(
 def test_a_stream_that_fails_takes_nothing_from_what_others_have_committed(
     spark: SparkSession, tmp_path: Path, follow: bool
 ) -> None:
-    (tmp_path / "good.jsonl").write_text('{"t": 0}\n{"t": 70}\n')
+    (tmp_path / "good.jsonl").write_text('{"t": 0}\n{"t": 60}\n')
     (tmp_path / "damaged.jsonl").write_text('{"t": 0}\nnonsense\n')
     stream = "CREATE STREAM {0} (t BIGINT) FROM '{1}/{0}.jsonl' FORMAT json TIMESTAMP t{2};"
     job = "CREATE JOB of_{0} AS SELECT count(*) AS c FROM {0} WINDOW 1 MINUTE;"

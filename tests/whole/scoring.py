@@ -97,6 +97,7 @@ class Left:
     space: float
     panes: tuple[int, ...]
     cells: tuple[tuple[str, int, str], ...]
+    records: tuple[tuple[str, int, int], ...]  # of cells that have any
 
 
 class Live:
@@ -143,6 +144,12 @@ def left(result: mt.Result, pane: int) -> Left:
             (name, first + i, mt.State(int(state)).name.lower())
             for name, row in zip(c2.names, c2.cells, strict=True)
             for i, state in enumerate(row)
+        ),
+        tuple(
+            (name, first + i, count)
+            for name, row in zip(c2.names, c2.records or (), strict=True)
+            for i, count in enumerate(row)
+            if count
         ),
     )
 
@@ -253,7 +260,8 @@ class Model:
         start = end - self._q.length
         counts: Counter[str] = Counter()
         sums: Counter[str] = Counter()
-        read = late = 0
+        records: Counter[tuple[str, int]] = Counter()
+        late = 0
         for name, source in self._sources.items():
             for record, mark in source.read:
                 cell = name, record.t // self._q.pane
@@ -261,7 +269,7 @@ class Model:
                     continue
                 if cell not in cells and (self._q.fidelity and self._q.form != "area"):
                     continue
-                read += 1
+                records[cell] += 1
                 if mark // self._q.pane * self._q.pane >= end:
                     late += 1
                 else:
@@ -276,7 +284,7 @@ class Model:
         return Left(
             start,
             tuple(sorted((k, counts[k], sums[k]) for k in counts)),
-            read,
+            records.total(),
             late,
             reason,
             len(merged) / counted if counted else 1.0,
@@ -284,6 +292,7 @@ class Model:
             len({n for n, _ in merged}) / len(names) if names else 1.0,
             tuple(sum((n, p) in merged for n in self._known()) for p in panes),
             tuple((n, p, cells[n, p]) for n in self._known() for p in panes),
+            tuple((n, p, count) for (n, p), count in sorted(records.items())),
         )
 
     def _known(self) -> list[str]:

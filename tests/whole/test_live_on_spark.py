@@ -109,6 +109,13 @@ def test_revisions_and_timings_survive_a_restart(
     newest = Results(tmp_path / "state").read("j").to_pylist()
     assert [(r["revision"], r["c"]) for r in newest] == [(2, 3), (0, 1)]
     state = ("--state", tmp_path / "state")
+    lines = printed(
+        capsys, "results", "j", *state, "--detail", "--format", "json", "--window", "all"
+    )
+    assert [json.loads(line)["c2"]["records"] for line in lines.splitlines()] == [
+        [{"source": "a", "panes": [3, 0]}],
+        [{"source": "a", "panes": [1, 0]}],
+    ]
     shown = json.loads(printed(capsys, "status", *state, "--json"))
     (job,) = shown["jobs"]
     assert (job["windows"], job["within"], job["misses"], job["c2_area"]) == (2, 4.0, 0, 1.0)
@@ -201,12 +208,14 @@ def test_results_tell_how_complete_they_are(
     assert "emitted_at" not in rows
     row = json.loads(printed(capsys, "results", "j", *state, "--format", "json", "--detail"))
     missing = [{"source": "b", "why": "awaited", "panes": 2}]
-    assert row["c2"] == short | {"sources": 2, "panes": [1, 1], "missing": missing}
+    records = [{"source": "a", "panes": [1, 1]}, {"source": "b", "panes": [2, 0]}]
+    detail = {"sources": 2, "panes": [1, 1], "missing": missing, "records": records}
+    assert row["c2"] == short | detail
     assert (row["revision"], row["emitted_at"]) == (0, "1970-01-01T00:16:51Z")
     assert "50 % deadline" in printed(capsys, "results", "j", *state)
     table = printed(capsys, "results", "j", *state, "--detail")
     told = "50 % deadline, time 100 %, space 50 % of 2, panes 1 1, missing b 2 awaited"
-    assert told in table
+    assert f"{told}, records a 1 1, b 2 0" in table
     line = printed(capsys, "results", "j", *state, "--format", "csv").splitlines()[1]
     assert line.endswith(",0.5,1.0,0.5,deadline")
     run.close()
