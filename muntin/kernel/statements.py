@@ -23,6 +23,7 @@ WINDOW = "__window"  # which of the job's windows, beside the user's columns
 WINDOW_END = "__end"  # the pane it ends before; of a session, the position where it ends
 SESSION_START = "__started"
 SESSION_RECORDS = "__records"
+SESSION_LATE = "__late"
 FAULT = "__fault"  # what failed in a job's Python, in a row that holds nothing else
 Windows = tuple[WindowSpec, ...]
 

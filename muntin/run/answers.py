@@ -6,17 +6,19 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 import numpy as np
+import pyarrow.compute as pc
 
-from muntin.fidelity.score import C2, FIELDS
+from muntin.fidelity.score import C2, FIELDS, NEVER
 from muntin.fidelity.timing import Timing
 from muntin.kernel.due import Due
 from muntin.kernel.kinds import kind_of
+from muntin.kernel.statements import SESSION_START
 from muntin.model import Counts, Job
 from muntin.run.contracts import Answer
 from muntin.run.departures import Scores
 from muntin.run.due import Agenda
 from muntin.run.failures import Failures, Sifted
-from muntin.run.progress import Progress
+from muntin.run.progress import SESSION, Progress
 from muntin.run.results import Emission, JobWindows, Kind, sessions
 from muntin.windows.spec import WindowSpec
 
@@ -55,7 +57,9 @@ def emission_of(agenda: Agenda, answer: Answer, due: Due, scores: Scores) -> Emi
 
 def _windows(agenda: Agenda, job: Job, ends: Ends, sifted: Sifted, scores: Scores) -> JobWindows:
     if not kind_of(job.shape).has_panes:
-        return sessions(job, sifted.rows, agenda.board(job.shape.axis.column, 1))
+        began = agenda.progress.began.get((job.name, SESSION), NEVER)
+        whole = sifted.rows.filter(pc.greater_equal(sifted.rows[SESSION_START], began))
+        return sessions(job, whole, agenda.board(job.shape.axis.column, 1))
     kinds: list[Kind] = [(which, end) for which, kind in enumerate(ends) for end in kind]
     mine = {(which, end): scores[job.name, which, end] for which, end in kinds}
     counts, revisions = {}, {}

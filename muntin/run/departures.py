@@ -86,6 +86,11 @@ class Departures:
             self._progress.emitted[job.name, spec.key] = before
             self._progress.began[job.name, spec.key] = before
 
+    def begin_sessions(self, job: Job, position: int) -> None:
+        """The same of sessions: one that starts within the gap may go on from before."""
+        self._progress.emitted[job.name, SESSION] = position
+        self._progress.began[job.name, SESSION] = position - 1 + (job.shape.gap or 0)
+
     def note(self, jobs: Mapping[str, Job], due: Due, scores: Scores, upto: Upto) -> None:
         """Takes what leaves now."""
         emitted = self._progress.emitted

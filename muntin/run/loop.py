@@ -28,7 +28,6 @@ from muntin.run.contracts import Batch, Collection, Intake, Journal, Request
 from muntin.run.departures import Departures
 from muntin.run.due import Agenda, Times
 from muntin.run.needs import Needs
-from muntin.run.progress import SESSION
 from muntin.run.results import Emission
 from muntin.run.retention import Retention
 from muntin.run.unread import Unread
@@ -213,7 +212,7 @@ class Loop:
                 continue  # nothing was read
             if not kind_of(job.shape).has_panes:
                 if not before.had(job):
-                    self.progress.emitted[job.name, SESSION] = behind
+                    self.departures.begin_sessions(job, behind)
             elif new := before.new_windows(job):
                 self.departures.begin(job, new, min(behind, self._kept_from(job, new, before)))
 

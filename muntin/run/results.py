@@ -17,7 +17,13 @@ from muntin.fidelity.score import C2, Board, Reason, State
 from muntin.kernel.block import Block
 from muntin.kernel.engine import quote, run
 from muntin.kernel.kinds import kind_of
-from muntin.kernel.statements import SESSION_RECORDS, SESSION_START, WINDOW, WINDOW_END
+from muntin.kernel.statements import (
+    SESSION_LATE,
+    SESSION_RECORDS,
+    SESSION_START,
+    WINDOW,
+    WINDOW_END,
+)
 from muntin.model import Counts, Job
 from muntin.units import FIRST_US, LAST_US
 
@@ -225,21 +231,24 @@ RECORDS = pa.list_(pa.struct([("source", pa.string()), ("panes", pa.list_(pa.int
 
 
 def sessions(job: Job, rows: pa.Table, board: Board) -> JobWindows:
-    """Sessions that left together; each counts the records it has."""
-    starts, ends, records = (rows.column(n).to_pylist() for n in _SESSION)
+    """Sessions that left together; each counts the records it has, and late ones of its key."""
+    columns = (rows.column(n).to_pylist() for n in _SESSION)
     counts: dict[Kind, Counts] = {}
-    for start, end, count in zip(starts, ends, records, strict=True):
-        counts[start, end] = counts.get((start, end), Counts()) + Counts(count)
+    for start, end, records, late in zip(*columns, strict=True):
+        count = Counts(records + late, late=late)
+        counts[start, end] = counts.get((start, end), Counts()) + count
     # Between two positions where something is known of a source, all sessions score the same.
     limits = sorted({at for t in board.tracks.values() for at in (t.first, t.until, t.whole)})
     gaps = sorted({at for t in board.tracks.values() for g in t.never for at in g[:2]})
     known: dict[tuple[int, ...], C2] = {}
     scores: dict[Kind, C2] = {}
-    for start, end in counts:
+    for (start, end), count in counts.items():
         between = bisect_left(limits, end), bisect_right(gaps, start), bisect_left(gaps, end)
         if between not in known:
             known[between] = _session_score(board, start, end)
         scores[start, end] = known[between]
+        if count.late:
+            scores[start, end] = _less(known[between], count)
     return JobWindows(job, rows, counts, scores)
 
 
@@ -257,7 +266,13 @@ def _session_score(board: Board, start: int, end: int) -> C2:
     return replace(c2, reason=Reason.DEADLINE if waited else Reason.EXHAUSTED)
 
 
-_SESSION = (SESSION_START, WINDOW_END, SESSION_RECORDS)
+def _less(c2: C2, counts: Counts) -> C2:
+    """The score of a session without its late records: less by their share."""
+    area = c2.area * (counts.read - counts.late) / counts.read
+    return replace(c2, area=area, reason=Reason.EXHAUSTED if c2.area == 1.0 else c2.reason)
+
+
+_SESSION = (SESSION_START, WINDOW_END, SESSION_RECORDS, SESSION_LATE)
 _OURS = (WINDOW, *_SESSION)
 
 

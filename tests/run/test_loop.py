@@ -155,6 +155,23 @@ def test_a_job_that_is_added_answers_from_its_first_whole_window(
     assert [row[1] for row in rows if row[0] == job.name] == [w for w in windows if w >= first]
 
 
+def test_a_job_that_is_added_answers_for_whole_sessions(tmp_path: Path) -> None:
+    """One that begins within the gap after what was read may have begun before."""
+    session = "CREATE JOB visits AS SELECT count(*) AS c FROM s WINDOW SESSION 10 SECONDS;"
+    write(tmp_path, 1, 25, 33)
+    program = files(tmp_path, MINUTE)
+    run = InlineRun(program.streams["s"], list(program.jobs.values()), Rules(True, 1e9))
+    run.turn(1000.0)
+    (job,) = files(tmp_path, session).jobs.values()
+    run.loop.exchange(run.loop.catalog.with_jobs(job))
+    found = []
+    for number, second in enumerate((42, 45, 55, 57, 70, 85)):
+        write(tmp_path, second)
+        results = run.turn(1001.0 + number).results()
+        found += [(r.start // 1_000_000, r.counts.read) for r in results if r.job == "visits"]
+    assert found == [(55, 2), (70, 1)]
+
+
 def test_a_job_that_goes_leaves_the_others_as_they_are(tmp_path: Path) -> None:
     write(tmp_path, 1, 25, 33)
     program = files(tmp_path, MINUTE, TEN)

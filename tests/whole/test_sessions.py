@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tempfile
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -106,6 +107,37 @@ def test_inline(
         leaving = windows_inline(program(Path(folder), slack), batch_bytes=batch, piece_bytes=piece)
         found = rows_of(result for windows in leaving for result in windows.results())
     assert sorted(found, key=_order) == sorted(expected(logs, slack), key=_order)
+
+
+@examples(60)
+@given(logs=sources, slack=st.sampled_from([0, 15]), piece=st.integers(1, 800))
+def test_sessions_that_late_records_would_change_say_so(
+    logs: dict[str, Sequence[Record]], slack: int, piece: int
+) -> None:
+    """All at once, so that nothing leaves before the last record has come."""
+    late: list[Record] = []
+    for log in logs.values():
+        on_time = list(map(id, _on_time(log, slack)))
+        late += (r for r in log if id(r) not in on_time and (r["n"] is None or r["n"] < 3))
+    missed: Counter[tuple[int, int]] = Counter()
+    read: Counter[tuple[int, int]] = Counter()
+    for start, end, key, count, *_ in expected(logs, slack):
+        near = [r for r in late if r["k"] == key and start - GAP < r["t"] < end]
+        missed[start, end] += len(near)
+        read[start, end] += count + len(near)
+    with tempfile.TemporaryDirectory() as folder:
+        write_logs(Path(folder), logs)
+        leaving = list(windows_inline(program(Path(folder), slack), piece_bytes=piece))
+    for result in (result for windows in leaving for result in windows.results()):
+        session = result.start // 1_000_000, result.end // 1_000_000
+        counts = result.counts
+        assert (counts.late, counts.read) == (missed.pop(session), read[session])
+        share = (counts.read - counts.late) / counts.read
+        assert (result.c2.area, str(result.c2.reason)) == (
+            share,
+            "complete" if share == 1 else "exhausted",
+        )
+    assert not missed
 
 
 @examples(8)

@@ -6,7 +6,8 @@ positions of the first and last record they stand for; partials of one key less 
 apart belong to one session, whatever pieces of log, batches or sources they are from.
 
 A record is late for sessions if it is behind its source's mark: then no session that has left
-could have had more.
+could have had more. Those that are open keep its place and key, as rows of a part of their own
+(LATE_PART), to say that they would be others with it.
 """
 
 from __future__ import annotations
@@ -35,6 +36,7 @@ from muntin.kernel.kinds.kind import (
 from muntin.kernel.kinds.unfinished import Unfinished, ordered_with_faults, with_unfinished
 from muntin.kernel.python.states import added, merged
 from muntin.kernel.statements import (
+    SESSION_LATE,
     SESSION_RECORDS,
     SESSION_START,
     WINDOW,
@@ -54,7 +56,8 @@ from muntin.model import MARK, Job, Shape
 from muntin.units import describe
 from muntin.windows.spec import WindowSpec
 
-_CARRIED = (("started", SESSION_START), ("records", SESSION_RECORDS))
+LATE_PART = -1
+_CARRIED = (("started", SESSION_START), ("records", SESSION_RECORDS), ("late", SESSION_LATE))
 
 
 @dataclass(frozen=True)
@@ -95,7 +98,7 @@ class Sessions:
 
     @property
     def columns(self) -> tuple[str, ...]:
-        return WINDOW, SESSION_START, WINDOW_END, SESSION_RECORDS
+        return WINDOW, SESSION_START, WINDOW_END, SESSION_RECORDS, SESSION_LATE
 
     def compute_sql(self, windows: Windows, marked: bool, separate: bool = False) -> str:
         return compute_sessions_sql(self.shape, marked)
@@ -111,11 +114,12 @@ class Sessions:
 
     def merge(self, blocks: Sequence[pa.Table]) -> pa.Table:
         """Even of one block: sessions get their bounds from all their rows."""
-        rows = pa.concat_tables(blocks)
+        rows, late = _split(pa.concat_tables(blocks))
         try:
-            return self._merge(rows)
+            merged = self._merge(rows)
         except BadValueError:
-            return merged_apart(self._bounded(rows), self._session, self._merge)
+            merged = merged_apart(self._bounded(rows), self._session, self._merge)
+        return pa.concat_tables([merged, late.select(merged.column_names)])
 
     def _merge(self, rows: pa.Table) -> pa.Table:
         doing = f"merging sessions of {self.shape.stream}"
@@ -133,7 +137,7 @@ class Sessions:
 
     def finish(self, jobs: Mapping[str, Job], block: pa.Table, due: Due, made: Made) -> Finished:
         """Rows of the sessions that end in `(after, upto]`, by job."""
-        gap, sessions, fit = self.gap, block, True
+        gap, (block, late), fit = self.gap, _split(block), True
         try:
             sessions = self._merge(block)
         except BadValueError:
@@ -144,16 +148,16 @@ class Sessions:
                 pc.and_(pc.greater(last, after - gap), pc.less_equal(last, upto - gap))
             )
             try:
-                rows[name] = _finish(jobs[name], ended if fit else self._merge(ended))
+                rows[name] = _finish(jobs[name], ended if fit else self._merge(ended), late)
             except BadValueError:
-                rows[name] = self._finish_apart(jobs[name], ended)
+                rows[name] = self._finish_apart(jobs[name], ended, late)
             # Of partial sessions: one of them may end before all records of it have come.
             unended = block["last_at"].filter(pc.greater(block["last_at"], upto - gap))
             if len(unended):
                 ends[name] = pc.min(unended).as_py() + gap
         return Finished(rows, ends=ends)
 
-    def _finish_apart(self, job: Job, rows: pa.Table) -> pa.Table:
+    def _finish_apart(self, job: Job, rows: pa.Table, late: pa.Table) -> pa.Table:
         """Rows of ended sessions, less those that the job's SQL refuses."""
         groups = Groups.of(rows, self._session)
 
@@ -161,7 +165,7 @@ class Sessions:
             return refused > job.max_errors
 
         def finish(job: Job, part: range) -> pa.Table:
-            return _finish(job, self._merge(groups.rows(part)))
+            return _finish(job, self._merge(groups.rows(part)), late)
 
         made, refused = apart(len(groups), partial(finish, job), enough)
         unfinished = []
@@ -173,7 +177,7 @@ class Sessions:
             row = Unfinished(job, 0, (start, end), end, partials, pc.sum(counts).as_py())
             unfinished.append((row, row.fault(partial(finish, part=alone), error)))
         return with_unfinished(
-            pa.concat_tables(made or [_finish(job, rows.slice(0, 0))]), unfinished
+            pa.concat_tables(made or [_finish(job, rows.slice(0, 0), late)]), unfinished
         )
 
     def more_rounds(self, job: Job) -> bool:
@@ -230,23 +234,39 @@ class Sessions:
         compute, merge = self.compute_sql((), marked=False), merge_sessions_sql(self.shape)
         yield Operator("compute", "records to blocks", Place.SOURCE, compute)
         yield Operator("merge", "partial sessions to longer ones", Place.ANYWHERE, merge)
-        finish, order = finish_sessions_sql(job), order_sql(job, _CARRIED)
+        finish, order = finish_sessions_sql(job, late=False), order_sql(job, _CARRIED)
         yield Operator("finish", "ended sessions to rows", Place.GROUP, finish)
         yield Operator("order", "rows of all key groups to results", Place.DRIVER, order)
 
 
 @cache
 def compute_sessions_sql(shape: Shape, marked: bool) -> str:
-    """Records to partial sessions."""
+    """Records to partial sessions, and to the places of late ones."""
     at = quote(shape.axis.column)
-    keys = [f"CAST({key.sql} AS {key.type}) AS k{i}" for i, key in enumerate(shape.keys)]
-    late = _on_time_sql(shape) if marked else None
-    wanted = [c for c in (shape.where, *bounds_sql(shape), late) if c]
-    where = f" WHERE {' AND '.join(f'({c})' for c in wanted)}" if wanted else ""
-    records = f"SELECT {', '.join(['*', *keys])} FROM records{where}"
-    numbered = _numbered_sql(shape, f"({records})", at, at)
+    on_time = _on_time_sql(shape) if marked else None
+    numbered = _numbered_sql(shape, f"({_keyed_sql(shape, on_time)})", at, at)
     selects = [_part_sql(shape, index, at) for index in range(len(shape.parts))]
-    return f"WITH sessions AS MATERIALIZED ({numbered})\n" + "\nUNION ALL\n".join(selects)
+    sql = f"WITH sessions AS MATERIALIZED ({numbered})\n" + "\nUNION ALL\n".join(selects)
+    if on_time is None:
+        return sql
+    columns = [
+        f"{at} AS pane",
+        f"{at} AS last_at",
+        f"CAST({LATE_PART} AS TINYINT) AS part",
+        *key_names(shape),
+        f"count(*) AS {count_cell(shape.parts[0]).name}",
+    ]
+    late = f"({_keyed_sql(shape, f'NOT ({on_time})')})"
+    by = ", ".join([at, *key_names(shape)])
+    return f"{sql}\nUNION ALL BY NAME\nSELECT {', '.join(columns)} FROM {late} GROUP BY {by}"
+
+
+def _keyed_sql(shape: Shape, condition: str | None) -> str:
+    """The records that a job asks for, with their keys."""
+    keys = [f"CAST({key.sql} AS {key.type}) AS k{i}" for i, key in enumerate(shape.keys)]
+    wanted = [c for c in (shape.where, *bounds_sql(shape), condition) if c]
+    where = f" WHERE {' AND '.join(f'({c})' for c in wanted)}" if wanted else ""
+    return f"SELECT {', '.join(['*', *keys])} FROM records{where}"
 
 
 def _on_time_sql(shape: Shape) -> str:
@@ -300,17 +320,31 @@ def bounded_sql(shape: Shape) -> str:
     )
 
 
-def _finish(job: Job, sessions: pa.Table) -> pa.Table:
-    doing = f"finishing sessions of job {job.name}"
-    return run(finish_sessions_sql(job), {"blocks": sessions}, doing)
+def _split(block: pa.Table) -> tuple[pa.Table, pa.Table]:
+    """Partial sessions, and the places of late records."""
+    late = pc.equal(block["part"], LATE_PART)
+    return block.filter(pc.invert(late)), block.filter(late)
 
 
-def finish_sessions_sql(job: Job) -> str:
-    """Ended sessions to rows: `w` is where they end, beside their start and records."""
+def _finish(job: Job, sessions: pa.Table, late: pa.Table) -> pa.Table:
+    sql = finish_sessions_sql(job, late.num_rows > 0)
+    return run(sql, {"blocks": sessions, "late": late}, f"finishing sessions of job {job.name}")
+
+
+def finish_sessions_sql(job: Job, late: bool) -> str:
+    """Ended sessions to rows: `w` is where they end, beside their start, their records, and those
+    that would belong to them if they were not too late.
+    """
     shape = job.shape
-    records = count_cell(shape.parts[0]).name
+    records, missed = count_cell(shape.parts[0]).name, "0"
+    if late:
+        same = [f"late.{key} IS NOT DISTINCT FROM blocks.{key}" for key in key_names(shape)]
+        same.append(f"late.pane > blocks.pane - {shape.gap}")
+        same.append(f"late.pane < blocks.last_at + {shape.gap}")
+        missed = f"coalesce((SELECT sum(late.{records}) FROM late WHERE {' AND '.join(same)}), 0)"
     rows = (
-        f"SELECT *, last_at + {shape.gap} AS w, pane AS started, {records} AS records FROM blocks"
+        f"SELECT *, last_at + {shape.gap} AS w, pane AS started, {records} AS records, "
+        f"CAST({missed} AS BIGINT) AS late FROM blocks"
     )
-    sql = finish_sql(job, rows, carried=("started", "records"))
+    sql = finish_sql(job, rows, carried=tuple(before for before, _ in _CARRIED))
     return f"SELECT *, CAST(0 AS INTEGER) AS win FROM ({sql})"

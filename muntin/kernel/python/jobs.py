@@ -53,8 +53,9 @@ class Incremental(_Settings):
     """`map(self, key, value)`, `init(self, key)`, `update(self, key, state, value)` and perhaps
     `finalize(self, key, state)`.
 
-    `update` returns the new state. As a generator it yields pairs that leave at once, and then
-    returns the new state. Without a window a key's state lives on from record to record.
+    `update` returns the new state. As a generator it yields pairs, and then returns the new state.
+    They leave with their window. Without one a key's state lives on from record to record, and they
+    leave with the batch that ends their step (`every`).
     """
 
     every: ClassVar[str] = "1 SECOND"

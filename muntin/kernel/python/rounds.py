@@ -146,7 +146,7 @@ def kept(name: str, key: Any, pairs: Sequence[Pair]) -> list[Any]:
 
 
 def updated(method: Callable[..., Any], key: Any, state: Any, value: Any) -> tuple[Any, list[Pair]]:
-    """The new state of a key, and the pairs that leave at once."""
+    """The new state of a key, and the pairs that were yielded."""
     given = f"key {shown(key)}, value {shown(value)}"
     try:
         result = method(key, state, value)
