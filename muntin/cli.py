@@ -227,6 +227,11 @@ def agent(
     listen: Annotated[str, typer.Option(help="Where pipelines find it.")] = "127.0.0.1:7070",
     state: Annotated[Path, typer.Option(help="The folder for restarts.")] = Path("muntin-agent"),
     nice: Annotated[int, typer.Option(help="How far behind other processes it stands.")] = 10,
+    memory: Annotated[str, typer.Option(help="How much it takes, libraries included.")] = "512MB",
+    cpu: Annotated[float, typer.Option(help="Its share of a core, as 0.5.")] = 1.0,
+    allow_code: Annotated[
+        bool, typer.Option("--allow-code", help="Run jobs in Python, and not only SQL.")
+    ] = False,
     keys: Annotated[
         Path | None, typer.Option(help="A folder of `muntin keys`: TLS, and who may ask.")
     ] = None,
@@ -237,13 +242,18 @@ def agent(
     """Read this server's logs where they are, and ship what jobs count of them."""
     with loading():
         from muntin.agent.process import serve
-        from muntin.agent.settings import read_settings
+        from muntin.agent.settings import Limits, read_settings
+        from muntin.units import parse_bytes
         from muntin.wire.keys import read_keys
 
     held = read_keys(keys, name, required=True) if keys is not None else None
     if mutual and held is None:
         raise InputError("--mutual is about certificates; give --keys too")
-    serve(read_settings(config, name, state), listen, _note, nice, held, mutual)
+    try:
+        limits = Limits(parse_bytes(memory), cpu, allow_code)
+    except ValueError as error:
+        raise InputError(f"--memory {memory}: {error}") from error
+    serve(read_settings(config, name, state, limits), listen, _note, nice, held, mutual)
 
 
 @app.command()

@@ -103,6 +103,17 @@ def parse_duration(text: str) -> int:
     return microseconds(stripped[:digits], unit)
 
 
+def parse_bytes(text: str) -> int:
+    """`256MB` or `1.5 GB`: the form used on the command line; a number alone is of bytes."""
+    stripped = text.strip()
+    digits = len(stripped) - len(stripped.lstrip("0123456789.-"))
+    unit = stripped[digits:].strip() or "bytes"
+    known = counted(unit)
+    if known is None or known.axis != "bytes":
+        raise ValueError(f"unknown unit '{unit}'; expected bytes, KB, MB or GB")
+    return whole(stripped[:digits], known.size, f"{text} is not a whole number of bytes")
+
+
 def describe(us: int) -> str:
     """The shortest exact way to say a length of time."""
     for name, size in reversed(_UNITS.items()):

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from muntin.units import describe, microseconds, parse_duration
+from muntin.units import describe, microseconds, parse_bytes, parse_duration
 
 SECOND = 1_000_000
 
@@ -101,3 +101,17 @@ def test_the_shortest_exact_words(us: int, words: str) -> None:
 def test_words_mean_what_they_describe(us: int) -> None:
     number, unit = describe(us).split()
     assert microseconds(number, unit) == us
+
+
+@pytest.mark.parametrize(
+    ("text", "size"),
+    [("256MB", 256 << 20), ("1.5 GB", 3 << 29), ("1000", 1000), ("2 kilobytes", 2048)],
+)
+def test_bytes_on_the_command_line(text: str, size: int) -> None:
+    assert parse_bytes(text) == size
+
+
+@pytest.mark.parametrize("text", ["", "MB", "5 records", "5 minutes", "0.3 bytes"])
+def test_what_is_no_number_of_bytes_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match=r"expected bytes|not a"):
+        parse_bytes(text)

@@ -12,14 +12,14 @@ from concurrent.futures import Future
 from threading import Event
 from typing import TypeVar
 
-from muntin.agent.reader import StreamReader
-from muntin.agent.safe import SafeLog, SafePoint
+from muntin.agent.reader import StreamReader, restarted
+from muntin.agent.safe import SafeLog
 from muntin.agent.settings import AgentSettings
 from muntin.errors import MuntinError, WireError
 from muntin.logs.events import FileEvents
 from muntin.logs.infer import infer_columns
 from muntin.model import Column, Stream
-from muntin.wire.messages import VERSION, Exchange, Fetch, News
+from muntin.wire.messages import VERSION, Exchange, Fetch, News, Plan
 
 POLL_SECONDS = 0.1
 _PIPELINE_GONE = 15.0  # seconds after which another pipeline may take a stream over
@@ -42,10 +42,14 @@ class Agent:
         self._asked: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
 
     def run(self) -> None:
-        """Reads and answers until somebody says stop."""
+        """Reads and answers until somebody says stop, on its share of a core."""
         try:
             while not self.stop.is_set():
-                self._listen(0.0 if self.step() else POLL_SECONDS)
+                began = time.monotonic(), time.process_time()
+                busy = self.step()
+                took, used = time.monotonic() - began[0], time.process_time() - began[1]
+                rest = max(0.0, used / self._settings.limits.cpu - took)
+                self._listen(rest if busy else max(rest, POLL_SECONDS))
         finally:
             for events in self._events:
                 events.close()
@@ -151,16 +155,30 @@ class Agent:
         plan = told.plan
         if plan is None:
             return None
+        if not self._settings.limits.allow_code and (python := _in_python(plan)):
+            raise WireError(
+                f"agent '{self.name}' runs no Python, as {python} is; start it with --allow-code, "
+                "or write the job in SQL"
+            )
         if reader is not None:
             reader.install(plan)
             return reader
         point = log.after(told.final) if log.pipeline == told.pipeline else None
         if point is None:
-            point = SafePoint(told.final)
+            point = restarted(self.name, plan, told.final, told.counted)
         log.begin(told.pipeline, point)
         stream = self._settings.local(plan.stream)
         events = FileEvents()
         self._events.append(events)
-        reader = StreamReader(stream, plan, point, log, self._settings.most_waiting, events)
+        reader = StreamReader(stream, plan, point, log, self._settings.limits.waiting, events)
         self._readers[name] = reader
         return reader
+
+
+def _in_python(plan: Plan) -> str | None:
+    """A job of a plan that is no SQL alone, or an aggregate of one."""
+    for recipe in plan.recipes:
+        for code in (recipe.shape.code, *(cell.code for cell in recipe.shape.states)):
+            if code is not None:
+                return f"'{code.job}'"
+    return None

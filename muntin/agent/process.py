@@ -30,7 +30,7 @@ def serve(
     host = _host(listen)
     if keys is None and not host.is_loopback:
         raise InputError(f"{listen} is open to others: {LOOPBACK}; give --keys, or 127.0.0.1:PORT")
-    confine()
+    confine(settings.limits.room // 2)
     os.nice(nice)
     settings.state.mkdir(parents=True, exist_ok=True)
     agent = Agent(settings)

@@ -9,7 +9,8 @@ pipeline has made it final.
 
 from __future__ import annotations
 
-from collections import deque
+import time
+from collections import Counter, deque
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
@@ -17,7 +18,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from muntin.agent.safe import SafeLog, SafePoint
+from muntin.fidelity import shedding
+from muntin.fidelity.losses import Unmade
+from muntin.fidelity.score import NEVER, State
 from muntin.fidelity.scoreboard import Source
+from muntin.fidelity.shedding import Backlog, Speed, Wanted
 from muntin.kernel.block import Block, Sources
 from muntin.kernel.compute import Recipe
 from muntin.kernel.kinds import kind_of
@@ -32,6 +37,7 @@ from muntin.wire.messages import Limits, Parcel, Plan, pack
 TURN_BYTES = 16 << 20  # what is read before anybody else is listened to
 _DAY_US = 86_400_000_000
 _SILENT_SECONDS = 1.0  # after which panes that are open leave, as nobody writes
+_STATE_LOST = "its agent has lost where it had come"
 _MANY = 16  # blocks of a shape that are worth merging
 
 Horizon = Mapping[str, int]  # by axis, the position before which panes are over
@@ -66,6 +72,10 @@ class StreamReader:
         self.unread = True  # until a look has shown that there is nothing
         self.seen_at = 0.0  # when all that was written had been read, and was in deliveries
         self._read_at = 0.0
+        self._unread_bytes = 0
+        self._speed = Speed()
+        self._measured: tuple[float, int, dict[str, float]] | None = None  # of the last turn
+        self._begins = dict(point.begins)
         self._notes: list[str] = []
         self._limits: Mapping[str, Limits] = {}
         self._over: Horizon = {}  # how far panes were over at the last cut
@@ -86,27 +96,44 @@ class StreamReader:
         self.plan = plan
 
     def limit(self, limits: Mapping[str, Limits]) -> None:
-        """Takes how far windows have left."""
+        """Takes how far windows have left: what nobody needs any more is dropped at once."""
         self._limits = limits
+        for id_, shape in self._shapes.items():
+            needs = limits.get(id_, Limits()).needs
+            if needs is not None and kind_of(shape).has_panes and self._open.get(id_):
+                rows = pa.concat_tables(self._open[id_])
+                wanted = pc.greater_equal(rows.column("pane"), needs // shape.pane)
+                if not pc.all(wanted).as_py():
+                    self._open[id_] = [rows.filter(wanted)]
 
     def turn(self, now: float) -> bool:
         """Reads what is there, up to a limit, and cuts deliveries; whether anything was read."""
         if self.is_full:
+            self._measured = None
             return False
+        self._shed(now)
         latest = int(now * 1e6) + _DAY_US
         request = Request(now, True, TURN_BYTES, self.sources, self.plan.slack_us, latest)
         batch = self._files.next(request)
         self._notes += batch.notes
-        self.unread = bool(batch.remaining)
+        self._unread_bytes, self.unread = batch.remaining, bool(batch.remaining)
         if batch.positions is not None:
             self._positions = batch.positions
         self._take({}, [Reading(loss.source, lost=(loss,)) for loss in batch.lost], now)
+        self._measured = None
         if batch.work is not None:
             assert isinstance(batch.work, TaskWork)
             self._read_at = now
+            costs: Counter[str] = Counter()
+            started = time.perf_counter()
             for task in batch.work.tasks(1):
                 for delivery in task.deliver(self._recipes()):
                     self._take(delivery.blocks, delivery.readings, now)
+                    for reading in delivery.readings:
+                        costs.update({id_: cost.seconds for id_, cost in reading.costs.items()})
+            took = time.perf_counter() - started
+            shares = {id_: seconds / took for id_, seconds in costs.items()}
+            self._measured = now, batch.bytes, shares
         horizon = self._horizon()
         if self._is_over(horizon):
             self._cut(horizon)
@@ -115,6 +142,31 @@ class StreamReader:
         if not self.unread and not self._is_open:
             self.seen_at = now
         return batch.work is not None
+
+    def _shed(self, now: float) -> None:
+        """Gives up panes that would be done when they are of no use, and tells of them."""
+        if self._measured is not None and self.unread:
+            began, size, shares = self._measured
+            self._speed.take(size, now - began, shares)
+        times = [source.time for source in self.sources.values() if source.time is not None]
+        if not times or not self._unread_bytes:
+            return
+        backlog = Backlog(min(times), int(now * 1e6), self._unread_bytes)
+        made = [r for r in self.plan.recipes if self._begins.get(r.shape.id, NEVER) <= backlog.at]
+        wanted = {r.shape.id: Wanted(r.shape.pane, r.useful) for r in made if r.useful is not None}
+        ends, unread = shedding.plan(backlog, self._speed, wanted, len(wanted) < len(made))
+        if not ends:
+            return
+        self._begins |= ends
+        unmade = tuple(
+            Unmade(id_, backlog.at // wanted[id_].pane * wanted[id_].pane, end, State.SHED)
+            for id_, end in ends.items()
+        )
+        self._take({}, [Reading(self._stream.source or "", unmade=unmade)], now)
+        if unread:
+            first = min(self._begins[recipe.shape.id] for recipe in self.plan.recipes)
+            self._files.skip(first, self.plan.slack_us or 0)
+        self._cut(self._horizon())
 
     @property
     def _is_open(self) -> bool:
@@ -148,14 +200,22 @@ class StreamReader:
         limited = []
         for recipe in self.plan.recipes:
             limits = self._limits.get(recipe.shape.id, Limits())
+            begins = self._begins.get(recipe.shape.id)
             # A job that has stopped may go on behind what was read here, and then needs it all.
-            limited.append(replace(recipe, over=limits.over, needs=limits.needs, until=None))
+            limited.append(
+                replace(
+                    recipe,
+                    over=_later(limits.over, begins),
+                    needs=_later(limits.needs, begins),
+                    until=None,
+                )
+            )
         return limited
 
     def _take(
         self, blocks: Mapping[str, pa.Table], readings: Sequence[Reading], now: float
     ) -> None:
-        for reading in readings:
+        for reading in map(self._uncounted, readings):
             source = self.sources.setdefault(reading.source, Source())
             source.heard_at = now
             source.advance(reading.first, reading.reached, reading.doubt, reading.loose, now)
@@ -163,9 +223,29 @@ class StreamReader:
             self._readings[reading.source] = reading if known is None else known + reading
         for id_, rows in blocks.items():
             held = self._open.setdefault(id_, [])
-            held.append(rows)
+            held.append(self._begun(id_, rows))
             if len(held) > _MANY:
                 self._open[id_] = [merge(self._shapes[id_], held)]
+
+    def _begun(self, id_: str, rows: pa.Table) -> pa.Table:
+        """The rows of panes that are made; records that last go into several."""
+        shape, begins = self._shapes[id_], self._begins.get(id_)
+        if begins is None or shape.spans is None:
+            return rows
+        return rows.filter(pc.greater_equal(rows.column("pane"), begins // shape.pane))
+
+    def _uncounted(self, reading: Reading) -> Reading:
+        """The reading without what belongs to panes that are not made any more."""
+        if not self._begins:
+            return reading
+        begins: dict[tuple[str, int], int] = {}  # of shapes with the same panes, the earliest
+        for shape in self._shapes.values():
+            grid, at = (shape.axis.column, shape.pane), self._begins.get(shape.id, NEVER)
+            begins[grid] = min(at, begins.get(grid, at))
+        tallies = tuple(
+            t for t in reading.tallies if t.pane * t.size >= begins.get((t.axis, t.size), NEVER)
+        )
+        return replace(reading, tallies=tallies)
 
     @property
     def _shapes(self) -> dict[str, Shape]:
@@ -240,7 +320,26 @@ class StreamReader:
             self.sources,
             self._readings,
             {id_: self._block(id_, rows, number).encode() for id_, (rows,) in self._open.items()},
+            self._begins,
         )
+
+
+def restarted(name: str, plan: Plan, final: int, counted: Mapping[str, int]) -> SafePoint:
+    """Where to begin for a pipeline that has counted so far, and from where nobody knows.
+
+    All logs are read again, and what lies before the next pane is left out: of the pane at hand
+    some was counted, and the rest is lost.
+    """
+    begins, unmade = {}, []
+    for shape in (recipe.shape for recipe in plan.recipes):
+        at = counted.get(shape.axis.column)
+        if at is not None:
+            size = shape.pane if kind_of(shape).has_panes else 1
+            begins[shape.id] = (at // size + 1) * size
+            lower = at - (plan.slack_us or 0 if shape.axis.is_time else 0)
+            unmade.append(Unmade(shape.id, lower, begins[shape.id], State.LOST, _STATE_LOST))
+    told = {name: Reading(name, unmade=tuple(unmade))} if unmade else {}
+    return SafePoint(final, readings=told, begins=begins)
 
 
 def _parted(shape: Shape, rows: pa.Table, horizon: Horizon | None) -> tuple[pa.Table, pa.Table]:
@@ -252,6 +351,10 @@ def _parted(shape: Shape, rows: pa.Table, horizon: Horizon | None) -> tuple[pa.T
         return rows.slice(0, 0), rows
     over = pc.less(rows.column("pane"), horizon[axis] // shape.pane)
     return rows.filter(over), rows.filter(pc.invert(over))
+
+
+def _later(one: int | None, other: int | None) -> int | None:
+    return max((at for at in (one, other) if at is not None), default=None)
 
 
 def _is_tally_over(tally: Tally, horizon: Horizon | None) -> bool:
@@ -268,4 +371,4 @@ def _over(reading: Reading, horizon: Horizon | None) -> Reading:
 
 def _says_something(reading: Reading) -> bool:
     counted = reading.records or reading.bad or reading.tallies
-    return bool(counted or reading.notes or reading.lost)
+    return bool(counted or reading.notes or reading.lost or reading.unmade)

@@ -32,6 +32,8 @@ class SafePoint:
     sources: Mapping[str, Source] = field(default_factory=dict)
     readings: Mapping[str, Reading] = field(default_factory=dict)  # tallies of open panes
     blocks: Mapping[str, bytes] = field(default_factory=dict)  # open panes, by shape
+    begins: Mapping[str, int] = field(default_factory=dict)
+    """By shape: the position before which it is not made any more."""
 
 
 class SafeLog:

@@ -11,6 +11,8 @@ from muntin.errors import InputError
 from muntin.logs.patterns import PathPattern
 from muntin.model import Stream
 
+LIBRARIES = 128 << 20  # bytes of an agent that does nothing
+LEAST_MEMORY = 2 * LIBRARIES
 _CLAUSES = ("format", "timestamp", "slack")
 
 
@@ -23,13 +25,39 @@ class StreamSettings:
 
 
 @dataclass(frozen=True)
+class Limits:
+    """What an agent takes of its server, and what it takes from pipelines."""
+
+    memory: int = 512 << 20  # bytes, with the libraries that it has loaded
+    cpu: float = 1.0  # the share of a core
+    allow_code: bool = False  # whether it runs jobs in Python
+
+    def __post_init__(self) -> None:
+        if self.memory < LEAST_MEMORY:
+            least = LEAST_MEMORY >> 20
+            raise InputError(f"an agent needs {least} MB, half of it for libraries; give --memory")
+        if not 0 < self.cpu <= 64:
+            raise InputError(f"--cpu {self.cpu:g} is no share of a core, as 0.5 is")
+
+    @property
+    def room(self) -> int:
+        """What is left beside libraries."""
+        return self.memory - LIBRARIES
+
+    @property
+    def waiting(self) -> int:
+        """Bytes of deliveries that are not final, above which nothing is read."""
+        return self.room // 4
+
+
+@dataclass(frozen=True)
 class AgentSettings:
     """What one agent is told, on its command line and in its file."""
 
     name: str
     state: Path
     streams: Mapping[str, StreamSettings]
-    most_waiting: int = 64 << 20  # bytes of deliveries that are not final
+    limits: Limits = Limits()
 
     def local(self, stream: Stream) -> Stream:
         """A pipeline's stream with this server's files."""
@@ -50,7 +78,9 @@ class AgentSettings:
         return self.streams[stream]
 
 
-def read_settings(path: Path, name: str, state: Path) -> AgentSettings:
+def read_settings(
+    path: Path, name: str, state: Path, limits: Limits | None = None
+) -> AgentSettings:
     """The settings in a TOML file: a table `[streams.NAME]` with `paths` for each stream."""
     try:
         told = tomllib.loads(path.read_text())
@@ -61,7 +91,8 @@ def read_settings(path: Path, name: str, state: Path) -> AgentSettings:
     streams = told.get("streams")
     if not isinstance(streams, dict) or not streams:
         raise InputError(f"{path} has no stream; it needs a table such as [streams.clicks]")
-    return AgentSettings(name, state, {s: _stream(path, s, table) for s, table in streams.items()})
+    known = {stream: _stream(path, stream, table) for stream, table in streams.items()}
+    return AgentSettings(name, state, known, limits or Limits())
 
 
 def _stream(path: Path, stream: str, table: object) -> StreamSettings:

@@ -10,9 +10,26 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
-from muntin.fidelity.score import EVER, NEVER
+from muntin.fidelity.score import EVER, NEVER, Gap, State
 from muntin.model import TIME
+
+
+class Unmade(NamedTuple):
+    """Positions `[lower, upper)` of which a source has made no panes for one shape, and never will.
+
+    They were shed, or it does not know what of them was counted before.
+    """
+
+    shape: str
+    lower: int
+    upper: int
+    state: State
+    what: str = ""
+
+    def gap(self, pane: int) -> Gap:
+        return Gap(self.lower // pane, -(-self.upper // pane), self.state, self.what)
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from muntin.fidelity.losses import Loss
+from muntin.fidelity.losses import Loss, Unmade
 from muntin.fidelity.score import EVER, NEVER, Board, Gap, State, Track
 from muntin.fidelity.stream_time import NO_DOUBT, STEP_US, Doubt, after
 from muntin.model import TIME, Sample, Stream
@@ -39,6 +39,7 @@ class Source:
     lost: tuple[Loss, ...] = ()
     doubt: Doubt = NO_DOUBT  # records that do not count for how far it has come
     moved_at: float | None = None  # when it had come so far, at the latest; None after a restart
+    unmade: tuple[Unmade, ...] = ()
 
     def __post_init__(self) -> None:
         self.reached, self.first = dict(self.reached), dict(self.first)
@@ -47,6 +48,12 @@ class Source:
     def time(self) -> int | None:
         """Its stream time."""
         return self.reached.get(TIME.column)
+
+    @property
+    def counted(self) -> dict[str, int]:
+        """By axis, the position behind which it has no record, believed or not."""
+        ahead = {TIME.column: max((span.high for span in self.doubt.spans), default=NEVER)}
+        return {axis: max(at, ahead.get(axis, at)) for axis, at in self.reached.items()}
 
     def advance(
         self,
@@ -228,9 +235,8 @@ class Scoreboard:
 
     def last(self, axis: str) -> int:
         """The position of the last record of all, believed or not."""
-        spans = (s for source in self.sources.values() for s in source.doubt.spans)
-        ahead = (span.high for span in spans if axis == TIME.column)
-        return max([self.furthest(axis), *ahead])
+        counted = (source.counted.get(axis, NEVER) for source in self.sources.values())
+        return max(counted, default=NEVER)
 
     def board(
         self,
@@ -240,8 +246,9 @@ class Scoreboard:
         sample: Sample | None = None,
         leap: bool = False,
         left_out: Collection[str] = frozenset(),
+        shape: str = "",
     ) -> Board:
-        """What is known of every source, in panes.
+        """What is known of every source, in panes, and of what they have not made for a shape.
 
         Sources that are left out without being read count everywhere, as nobody knows where they
         begin.
@@ -249,9 +256,20 @@ class Scoreboard:
         names = sorted(
             {*self.sources, *self._declared, *at.behind, *self._unreadable} - {*left_out}
         )
-        tracks = {n: track for n in names if (track := self._track(n, axis, pane, at)) is not None}
+        known = ((name, self._track(name, axis, pane, at)) for name in names)
+        tracks = {n: self._made(n, t, shape, pane) for n, t in known if t is not None}
         tracks |= {name: Track(NEVER, rest=State.CANCELLED) for name in left_out}
         return Board(_leaping(tracks) if leap else tracks, sample)
+
+    def unmade(self, shape: str) -> bool:
+        """Whether some source has not made all panes of a shape."""
+        return any(each.shape == shape for s in self.sources.values() for each in s.unmade)
+
+    def _made(self, name: str, track: Track, shape: str, pane: int) -> Track:
+        """What is known of a source, less what it has not made for a shape."""
+        unmade = self.sources[name].unmade if name in self.sources else ()
+        gaps = [each.gap(pane) for each in unmade if each.shape == shape]
+        return replace(track, never=tuple(sorted([*track.never, *gaps]))) if gaps else track
 
     def _track(self, name: str, axis: str, pane: int, at: Moment) -> Track | None:
         source = self.sources.get(name)

@@ -50,6 +50,7 @@ class Recipe:
     jobs: tuple[str, ...] = ()  # that are told of records which SQL refuses; if none, that raises
     errors: int = 0  # that one of these survives
     sources: frozenset[str] | None = None  # that are wanted; None: all
+    useful: int | None = None  # how long a pane is of use after its start; None: for ever
 
 
 @dataclass(frozen=True)

@@ -25,15 +25,17 @@ warnings.filterwarnings("ignore", "Arrow output on a DB-API result", UserWarning
 _FLOOR_DIV = "floor_div(a, b) AS (a - ((a % b) + b) % b) // b"
 
 
-_confined = threading.Event()
+_memory: int | None = None  # that a statement has, in a process that is confined
 
 
-def confine() -> None:
+def confine(memory: int) -> None:
     """From here on, SQL in this process sees the tables it is given, and no file or network.
 
-    Agents run jobs that come over a network. Connections that were made before are not confined.
+    Agents run jobs that come over a network. A statement has so many bytes of memory. Connections
+    that were made before are not confined.
     """
-    _confined.set()
+    global _memory
+    _memory = memory
 
 
 def connection() -> duckdb.DuckDBPyConnection:
@@ -46,7 +48,8 @@ def connection() -> duckdb.DuckDBPyConnection:
         opened.execute("SET python_enable_replacements = false")
         for macro in (_FLOOR_DIV, *MACROS):
             opened.execute(f"CREATE TEMP MACRO {macro}")
-        if _confined.is_set():
+        if _memory is not None:
+            opened.execute(f"SET memory_limit = '{_memory // 1024}KiB'")
             opened.execute("SET enable_external_access = false")
             opened.execute("SET lock_configuration = true")
         _local.connection, _local.plans = opened, _Plans(opened)

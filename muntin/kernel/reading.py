@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
-from muntin.fidelity.losses import Loss
+from muntin.fidelity.losses import Loss, Unmade
 from muntin.fidelity.stream_time import Doubt
 from muntin.model import Fault, Tally
 
@@ -64,6 +64,7 @@ class Reading:
     backwards: int = 0  # records whose sequence number is lower than one before
     ahead: int = 0  # records of a time that is yet to come
     lost: tuple[Loss, ...] = ()  # what could not be read
+    unmade: tuple[Unmade, ...] = ()  # what was not computed
     begun: tuple[Begun, ...] = ()
 
     def __add__(self, after: Reading) -> Reading:
@@ -123,6 +124,7 @@ class Reading:
             backwards=sum(piece.backwards for piece in pieces),
             ahead=sum(piece.ahead for piece in pieces),
             lost=tuple(loss for piece in pieces for loss in piece.lost),
+            unmade=tuple(each for piece in pieces for each in piece.unmade),
             begun=tuple(file for piece in pieces for file in piece.begun),
         )
 

@@ -139,6 +139,7 @@ class Agents:
                 self._final(name, request),
                 limits=limits,
                 wanted=request.wanted,
+                counted=request.sources.get(name, Source()).counted,
             )
             news = self._client.exchange(address, told)
             if news.digest != plan.digest:

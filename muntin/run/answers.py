@@ -59,7 +59,8 @@ def _windows(agenda: Agenda, job: Job, ends: Ends, sifted: Sifted, scores: Score
     if not kind_of(job.shape).has_panes:
         began = agenda.progress.began.get((job.name, SESSION), NEVER)
         whole = sifted.rows.filter(pc.greater_equal(sifted.rows[SESSION_START], began))
-        return sessions(job, whole, agenda.board(job.shape.axis.column, 1))
+        board = agenda.board(job.shape.axis.column, 1, shape=job.shape.id)
+        return sessions(job, whole, board)
     kinds: list[Kind] = [(which, end) for which, kind in enumerate(ends) for end in kind]
     mine = {(which, end): scores[job.name, which, end] for which, end in kinds}
     counts, revisions = {}, {}

@@ -23,7 +23,7 @@ from muntin.run.departures import Departures, Scores, Upto
 from muntin.run.progress import SESSION, Progress
 from muntin.windows.spec import WindowSpec
 
-_Asked = tuple[str, int, Sample | None, bool, frozenset[str], bool]  # …, leap, left out, late
+_Asked = tuple[str, int, Sample | None, bool, frozenset[str], str, bool]
 
 
 @dataclass(frozen=True)
@@ -140,15 +140,16 @@ class Agenda:
         sample: Sample | None = None,
         leap: bool = False,
         left_out: frozenset[str] = frozenset(),
+        shape: str = "",
         late: bool = False,
     ) -> Board:
         """What is known of the sources; jobs with the same panes share it.
 
         With what came too late, unless windows take that in: they are revised.
         """
-        asked = axis, pane, sample, leap, left_out, late
+        asked = axis, pane, sample, leap, left_out, shape, late
         if asked not in self._boards:
-            board = self.scoreboard.board(self.at, axis, pane, sample, leap, left_out)
+            board = self.scoreboard.board(self.at, axis, pane, sample, leap, left_out, shape)
             if late:
                 board = replace(board, late=self.progress.ledger.late((axis, pane)))
             self._boards[asked] = board
@@ -167,7 +168,8 @@ class Agenda:
     def _asked(self, job: Job) -> _Asked:
         shape, left_out = job.shape, self.left_out.get(job.name, frozenset())
         of_shape = shape.axis.column, shape.pane, shape.sample
-        return *of_shape, job.bounds.leap, left_out, shape.revise_us is None
+        mine = shape.id if self.scoreboard.unmade(shape.id) else ""  # others share their boards
+        return *of_shape, job.bounds.leap, left_out, mine, shape.revise_us is None
 
     def _again(self, job: Job, which: int) -> dict[int, C2]:
         """The windows that have left, and that late records have changed."""

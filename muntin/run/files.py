@@ -11,7 +11,10 @@ from dataclasses import dataclass, replace
 from heapq import heappop, heappush
 from operator import itemgetter
 
+import numpy as np
+
 from muntin.errors import InputError
+from muntin.fidelity.score import EVER
 from muntin.fidelity.scoreboard import Source
 from muntin.kernel.compute import Recipe
 from muntin.logs.chunks import PIECE_BYTES, WorkOrder
@@ -159,6 +162,17 @@ class LogFiles:
             return {}
         kept = [index.kept(stretches, needs.slack_us) for index in indexes]
         return {path: ranges for of_source in kept for path, ranges in of_source.items()}
+
+    def skip(self, before: int, slack_us: int) -> None:
+        """Leaves out what was not read yet and is from before a time, as far as some lines tell."""
+        try:
+            for orders in self.tail.orders().values():
+                index = TimeIndex.of(orders, self._stream)
+                kept = index.kept(np.array([[before, EVER]]), slack_us)
+                ends = {order.path: order.end for order in orders}
+                self.tail.skip({p: r[0][0] if r else ends[p] for p, r in kept.items()})
+        except (OSError, InputError):
+            return  # told of when the file is read
 
     def _kept_of(self, lane: Lane) -> Iterator[WorkOrder]:
         """The orders of a lane, less what nobody needs."""

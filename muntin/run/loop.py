@@ -294,9 +294,15 @@ class Loop:
             emitted = self.departures.emitted(jobs)
             stopped = [self.progress.failures.stopped_at(job.name) for job in jobs]
             until = max(stopped, key=lambda at: EVER if at is None else at)
-            needs, sources = emitted.needed_from, self._sources_of(jobs)
             recipes.append(
-                replace(recipe, over=emitted.sessions, needs=needs, until=until, sources=sources)
+                replace(
+                    recipe,
+                    over=emitted.sessions,
+                    needs=emitted.needed_from,
+                    until=until,
+                    sources=self._sources_of(jobs),
+                    useful=_useful(jobs),
+                )
             )
         return recipes
 
@@ -340,6 +346,7 @@ class Loop:
             source.ended = False
             source.sequence = max(source.sequence, reading.sequence)
             source.advance(reading.first, reading.reached, reading.doubt, reading.loose, now)
+            source.unmade += reading.unmade
             progress.records += reading.records
             progress.bad += reading.bad
             faults += reading.faults
@@ -500,3 +507,15 @@ class Loop:
     def _told(self, emission: Emission, size: int) -> Turn:
         stream, records = self.catalog.stream.name, self.progress.records
         return Turn(stream, emission, size, self._remaining, records, self.notes())
+
+
+def _useful(jobs: Sequence[Job]) -> int | None:
+    """How long a pane is of use to jobs of one shape after its start; None: for ever.
+
+    That is up to the end of the last window that holds it, and as long as this is waited for.
+    """
+    shape = jobs[0].shape
+    patient = any(job.bounds.within_us is None for job in jobs) or shape.revise_us is not None
+    if patient or not shape.axis.is_time or not shape.pane:
+        return None
+    return max((job.bounds.within_us or 0) + spec.range for job in jobs for spec in job.windows)

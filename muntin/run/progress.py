@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from itertools import chain
 from secrets import token_hex
 
+from muntin.fidelity.score import NEVER
 from muntin.fidelity.scoreboard import Source
 from muntin.fidelity.timing import Timing
 from muntin.model import TIME
@@ -81,6 +82,8 @@ class Progress:
         """
         for source in self.sources.values():
             source.lost = tuple(loss for loss in source.lost if loss.is_needed(needed))
+            oldest = min(needed.values(), default=NEVER)
+            source.unmade = tuple(each for each in source.unmade if each.upper > oldest)
         for name in [n for n, s in self.sources.items() if s.ended and _is_over(s, needed, now)]:
             self.released = max(self.released, self.sources.pop(name).sequence)
 

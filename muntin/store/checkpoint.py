@@ -20,7 +20,8 @@ from pathlib import Path
 from typing import Any
 
 from muntin.errors import StateError
-from muntin.fidelity.losses import Loss
+from muntin.fidelity.losses import Loss, Unmade
+from muntin.fidelity.score import State
 from muntin.fidelity.scoreboard import Source
 from muntin.fidelity.stream_time import Doubt, Span
 from muntin.fidelity.timing import Timing
@@ -277,6 +278,7 @@ def _source(row: Sequence[Any]) -> Source:
     spans, young = source.doubt
     source.doubt = Doubt(tuple(Span(*span) for span in spans), young)
     source.lost = tuple(Loss(*loss) for loss in source.lost)  # type: ignore[misc]
+    source.unmade = tuple(Unmade(s, a, b, State(c), what) for s, a, b, c, what in source.unmade)
     return source
 
 

@@ -71,6 +71,8 @@ class Exchange:
     limits: Mapping[str, Limits] = field(default_factory=dict)  # by shape
     wanted: Mapping[str, int] = field(default_factory=dict)
     """By axis: positions before which panes are wanted, whether or not they are over."""
+    counted: Mapping[str, int] = field(default_factory=dict)
+    """By axis: how far deliveries have come that are final."""
     version: int = VERSION
 
 

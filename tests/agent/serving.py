@@ -14,7 +14,7 @@ from threading import Thread
 
 from muntin.agent.agent import Agent
 from muntin.agent.server import AgentServer
-from muntin.agent.settings import AgentSettings, StreamSettings
+from muntin.agent.settings import AgentSettings, Limits, StreamSettings
 from muntin.wire.keys import Keys
 
 CLAUSES = {"FORMAT": "json", "TIMESTAMP": "t", "SLACK": "1 SECOND"}
@@ -22,12 +22,16 @@ CLAUSES = {"FORMAT": "json", "TIMESTAMP": "t", "SLACK": "1 SECOND"}
 
 @contextmanager
 def serving(
-    name: str, folder: Path, keys: Keys | None = None, mutual: bool = False
+    name: str,
+    folder: Path,
+    keys: Keys | None = None,
+    mutual: bool = False,
+    limits: Limits | None = None,
 ) -> Iterator[tuple[Agent, str]]:
     """An agent that reads `folder/*.log` as stream logs, and its address."""
     (folder / "state").mkdir(parents=True, exist_ok=True)
     streams = {"logs": StreamSettings((str(folder / "*.log"),), CLAUSES)}
-    agent = Agent(AgentSettings(name, folder / "state", streams))
+    agent = Agent(AgentSettings(name, folder / "state", streams, limits or Limits()))
     server = AgentServer(agent, "127.0.0.1:0", keys, mutual)
     reading = Thread(target=agent.run)
     reading.start()

@@ -2,30 +2,48 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from muntin.agent.agent import Agent
-from muntin.agent.settings import AgentSettings, StreamSettings
+from muntin.agent.settings import AgentSettings, Limits, StreamSettings
 from muntin.errors import WireError
+from muntin.fidelity.score import State
+from muntin.fidelity.scoreboard import Source
+from muntin.language.program import sql
+from muntin.run.catalog import Catalog
 from muntin.wire.messages import Exchange, Fetch, Plan, unpack
 from tests.wire.test_messages import plan
+
+STREAM = (
+    "CREATE STREAM logs (t BIGINT, k VARCHAR, s VARCHAR, n BIGINT) FROM 'x' "
+    "FORMAT json TIMESTAMP t;"
+)
 
 
 class Visited:
     """An agent in this thread, and a clock."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, limits: Limits | None = None) -> None:
         self.now = 1000.0
         (folder / "a.log").write_text("".join(f'{{"t": {t}, "k": "a", "n": 2}}\n' for t in (1, 99)))
         streams = {"logs": StreamSettings((str(folder / "*.log"),))}
-        self.agent = Agent(AgentSettings("web01", folder, streams), lambda: self.now)
+        self.agent = Agent(
+            AgentSettings("web01", folder, streams, limits or Limits()), lambda: self.now
+        )
 
-    def exchange(self, pipeline: str, final: int = 0, with_: Plan | None = None) -> int:
+    def exchange(
+        self,
+        pipeline: str,
+        final: int = 0,
+        with_: Plan | None = None,
+        counted: dict[str, int] | None = None,
+    ) -> int:
         asked = with_ or plan()
-        told = Exchange(pipeline, "logs", asked.digest, final)
+        told = Exchange(pipeline, "logs", asked.digest, final, counted=counted or {})
         news = self.agent.exchange(told)
         if news.digest != asked.digest:
             news = self.agent.exchange(replace(told, plan=asked))
@@ -67,3 +85,63 @@ def test_jobs_that_cannot_run_are_refused_until_there_are_others(tmp_path: Path)
     assert visited.exchange("one") == 0
     visited.agent.step()
     assert visited.exchange("one") == 1
+
+
+def test_python_is_run_only_where_that_is_allowed(tmp_path: Path) -> None:
+    (tmp_path / "no").mkdir()
+    (tmp_path / "yes").mkdir()
+    text = "CREATE JOB words AS PYTHON 'tests.python_jobs:Sums' FROM logs WINDOW 1 MINUTE;"
+    program = sql(STREAM + text)
+    catalog = Catalog.of(program.streams["logs"], program.jobs.values())
+    python = Plan(catalog.stream, catalog.recipes, None)
+    with pytest.raises(WireError, match="'web01' runs no Python, as 'words' is; start it with"):
+        Visited(tmp_path / "no").exchange("one", with_=python)
+    visited = Visited(tmp_path / "yes", Limits(allow_code=True))
+    assert visited.exchange("one", with_=python) == 0
+
+
+def test_an_agent_that_lost_its_state_counts_nothing_twice(tmp_path: Path) -> None:
+    visited = Visited(tmp_path)
+    visited.exchange("one")
+    visited.agent.step()
+    last = visited.exchange("one")
+    (parcel,) = map(unpack, visited.agent.fetch(Fetch("one", "logs", 0, last)))
+    source = Source()
+    source.advance({}, parcel.readings[0].reached, parcel.readings[0].doubt)
+    counted = source.counted
+    for path in tmp_path.glob("*.safe"):
+        path.unlink()
+    visited = Visited(tmp_path)
+    visited.exchange("one", last, counted=counted)
+    for _ in range(2):
+        visited.agent.step()
+        visited.now += 2
+    assert visited.exchange("one", last, counted=counted) == last + 1
+    (parcel,) = map(unpack, visited.agent.fetch(Fetch("one", "logs", last, last + 1)))
+    assert not parcel.blocks
+    (reading,) = parcel.readings
+    assert not reading.tallies
+    assert {each.state for each in reading.unmade} == {State.LOST}
+    assert len(reading.unmade) == len(plan().recipes)
+
+
+@pytest.mark.parametrize(("share", "least"), [(1.0, 0.0), (0.1, 1.5)])
+def test_an_agent_rests_as_long_as_its_share_of_a_core_asks(
+    tmp_path: Path, share: float, least: float
+) -> None:
+    visited = Visited(tmp_path, Limits(cpu=share))
+    turns = []
+
+    def busy() -> bool:
+        """Takes a tenth of a second, three times."""
+        until = time.process_time() + 0.1
+        while time.process_time() < until:
+            pass
+        turns.append(time.monotonic())
+        if len(turns) == 3:
+            visited.agent.stop.set()
+        return True
+
+    visited.agent.step = busy  # type: ignore[method-assign]
+    visited.agent.run()
+    assert turns[-1] - turns[0] > least

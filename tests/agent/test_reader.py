@@ -5,16 +5,20 @@ from __future__ import annotations
 import json
 import tempfile
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import pyarrow as pa
+import pyarrow.compute as pc
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from muntin.agent.reader import StreamReader
+from muntin.agent.reader import StreamReader, restarted
 from muntin.agent.safe import SafeLog, SafePoint
 from muntin.agent.settings import AgentSettings, StreamSettings
+from muntin.fidelity.losses import Unmade
+from muntin.fidelity.score import State
 from muntin.kernel.block import Block
 from muntin.kernel.merge import merge
 from muntin.kernel.reading import Reading, added_up
@@ -23,7 +27,7 @@ from muntin.logs.records import read_lane
 from muntin.logs.tail import Tail
 from muntin.model import POSITION, Program
 from muntin.run.catalog import Catalog
-from muntin.wire.messages import Parcel, Plan, unpack
+from muntin.wire.messages import Limits, Parcel, Plan, unpack
 from tests.effort import examples
 
 SECOND = 1_000_000
@@ -55,11 +59,11 @@ class Beside:
         self.settings = AgentSettings("web", self.folder, {"logs": settings})
         self.start()
 
-    def start(self) -> None:
+    def start(self, point: SafePoint | None = None) -> None:
         """After a crash, or for the first time: all but files is forgotten."""
         log = SafeLog(self.folder / "logs.safe")
         last = max(self.final, default=0)
-        point = log.after(last)
+        point = point or log.after(last)
         assert point is not None or not last
         point = point or SafePoint()
         log.begin("pipeline", point)
@@ -205,3 +209,104 @@ def test_what_a_job_fails_on_travels_with_the_reading(tmp_path: Path) -> None:
     assert [(fault.job, fault.method, fault.given) for fault in faults] == [
         ("odd", '10 // "n"', f"n = 0 ({tmp_path}/a.log, line 2)")
     ]
+
+
+def test_what_nobody_needs_any_more_is_dropped_at_once(tmp_path: Path) -> None:
+    beside = Beside(tmp_path)
+    beside.write([(4.0, "a", 3), (7.9, "a", 3)])
+    beside.turn()
+    sums, long = (beside.program.jobs[job].shape.id for job in ("sums", "long"))
+    beside.reader.limit({sums: Limits(needs=5 * SECOND), long: Limits(needs=0)})
+    beside.finish()
+    blocks, _ = beside.shipped()
+    assert blocks[sums]["pane"].to_pylist()[0] == 1
+    assert blocks[long]["pane"].to_pylist()[0] == 0
+
+
+BOUNDED = """
+CREATE STREAM logs (t DOUBLE, k VARCHAR, n BIGINT) FROM 'x' FORMAT json TIMESTAMP t SLACK 0 SECONDS;
+CREATE JOB sums AS SELECT k, sum(n) AS n FROM logs GROUP BY k WINDOW 10 SECONDS WITHIN 5 SECONDS;
+CREATE JOB patient AS SELECT count(*) AS c FROM logs WHERE n > 2 WINDOW 10 SECONDS;
+"""
+
+
+def behind(folder: Path, text: str) -> Beside:
+    """A reader that has a hundred seconds to catch up on, and takes a second for five of them."""
+    beside = Beside(folder, sql(text))
+    recipes = tuple(
+        replace(recipe, useful=15 * SECOND if "patient" not in recipe.jobs else None)
+        for recipe in beside.plan.recipes
+    )
+    beside.plan = replace(beside.plan, recipes=recipes)
+    beside.start()
+    beside.write([(NOW + i / 100, "ab"[i % 2], 3) for i in range(10_000)])
+    beside.now = NOW + 100
+    while beside.reader.unread:
+        beside.turn(1.0)
+        beside.commit()
+    beside.write([(NOW + 150, "a", 3)] * 4)
+    for _ in range(3):
+        beside.turn(2.0)
+        beside.commit()
+    return beside
+
+
+def test_panes_that_would_come_too_late_are_shed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("muntin.agent.reader.TURN_BYTES", 20_000)
+    monkeypatch.setattr("muntin.logs.index.STRIDES", (500, 500))
+    beside = behind(tmp_path, BOUNDED.split("CREATE JOB patient")[0])
+    blocks, reading = beside.shipped()
+    ((id_, rows),) = blocks.items()
+    first, ninety = int(NOW) // 10, int(NOW) // 10 + 9
+    assert rows.filter(pc.field("pane") >= ninety)["c0"].to_pylist()[:2] == [500, 500]
+    shed = [each for each in reading.unmade if each.lower >= first * 10 * SECOND]
+    assert shed == [Unmade(id_, first * 10 * SECOND, ninety * 10 * SECOND, State.SHED)]
+    assert reading.records < 2500  # of ten thousand: what is shed is not read
+    assert beside.now < NOW + 115
+
+
+def test_nobody_waits_longer_because_of_what_is_shed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A job without a bound gets all of its panes, whatever is shed of others."""
+    monkeypatch.setattr("muntin.agent.reader.TURN_BYTES", 20_000)
+    beside = behind(tmp_path, BOUNDED)
+    blocks, reading = beside.shipped()
+    patient = beside.program.jobs["patient"].shape.id
+    panes = [int(NOW) // 10 + i for i in range(10)]
+    counts = dict(zip(*(blocks[patient][c].to_pylist() for c in ("pane", "c0")), strict=True))
+    assert [counts[pane] for pane in panes] == [1000] * 10
+    assert reading.unmade
+    assert all(each.shape != patient for each in reading.unmade)
+
+
+def test_without_a_safe_point_nothing_is_counted_twice(tmp_path: Path) -> None:
+    """Of the pane at hand some was counted, so it is lost; then all is as it would be."""
+    beside = Beside(tmp_path)
+    beside.write([(float(t), "a", 3) for t in range(1, 30)])
+    beside.turn()
+    beside.commit()
+    _, before = beside.shipped()
+    point = restarted("web", beside.plan, beside.reader.last, before.reached)
+    (tmp_path / "logs.safe").unlink()
+    beside.start(point)
+    beside.write([(float(t), "a", 3) for t in range(30, 80)])
+    beside.finish()
+    blocks, reading = beside.shipped()
+    wanted, expected = beside.expected()
+    ids = {job: beside.program.jobs[job].shape.id for job in beside.program.jobs}
+    lost = {each.shape: (each.lower, each.upper) for each in reading.unmade}
+    assert {each.state for each in reading.unmade} == {State.LOST}
+    assert lost[ids["sums"]] == (26 * SECOND, 30 * SECOND)
+    assert lost[ids["long"]] == (26 * SECOND, 60 * SECOND)
+    for job, size in (("sums", 5), ("long", 60)):
+        lower, upper = (at // SECOND for at in lost[ids[job]])
+        whole = (pc.field("pane") < lower // size) | (pc.field("pane") >= upper // size)
+        assert blocks[ids[job]].filter(whole).equals(wanted[ids[job]].filter(whole))
+    tallies = {t.pane: t.records for t in expected.tallies if t.size == 5 * SECOND}
+    found = {t.pane: t.records for t in reading.tallies if t.size == 5 * SECOND}
+    assert {p: n for p, n in found.items() if p != 5} == {
+        p: n for p, n in tallies.items() if p != 5
+    }

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from muntin.agent.settings import read_settings
+from muntin.agent.settings import Limits, read_settings
 from muntin.errors import InputError
 from muntin.language.program import sql
 
@@ -60,3 +60,11 @@ def test_mistakes_are_told(tmp_path: Path, text: str, message: str) -> None:
 def test_a_file_that_is_not_there(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"agent\.toml cannot be read: No such file"):
         read_settings(tmp_path / "agent.toml", "web01", tmp_path)
+
+
+def test_limits_that_cannot_be_kept_are_refused() -> None:
+    with pytest.raises(InputError, match="an agent needs 256 MB"):
+        Limits(memory=100 << 20)
+    with pytest.raises(InputError, match="--cpu 0 is no share of a core"):
+        Limits(cpu=0.0)
+    assert Limits(memory=640 << 20).waiting == 128 << 20

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from muntin.agent.settings import Limits
 from muntin.errors import InputError
 from muntin.language.program import sql
 from muntin.run.agents import Agents
@@ -132,6 +133,30 @@ def test_a_deadline_takes_panes_that_are_open(tmp_path: Path) -> None:
         assert row["c2"]["reason"] == "deadline"
         assert 9 < row["c"] <= len(lines)
         pipeline.intake.close()
+
+
+def test_what_an_agent_sheds_is_in_the_score(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It has far too little time for a minute of history, and goes on with what is new."""
+    monkeypatch.setattr("muntin.agent.reader.TURN_BYTES", 4000)
+    start = time.time() // 2 * 2 - 60
+    (tmp_path / "web01").mkdir()
+    lines = [{"t": start + i / 400, "k": "a", "n": 1} for i in range(61 * 400)]
+    (tmp_path / "web01" / "a.log").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    job = "CREATE JOB sums AS SELECT count(*) AS c FROM logs WINDOW 2 SECONDS WITHIN 6 SECONDS"
+    with serving("web01", tmp_path / "web01", limits=Limits(cpu=0.02)) as (_, place):
+        pipeline = Pipeline(f"CREATE STREAM logs FROM AGENTS {place!r}; {job}")
+        limit = time.monotonic() + 60
+        scores: list[dict[str, Any]] = []
+        while not any(m["why"] == "shed" for c2 in scores for m in c2["missing"]):
+            assert time.monotonic() < limit, pipeline.rows
+            pipeline.turn()
+            time.sleep(0.05)
+            scores = [row["c2"] for row in pipeline.rows["sums"]]
+        pipeline.intake.close()
+    (shed,) = [c2 for c2 in scores if any(m["why"] == "shed" for m in c2["missing"])][:1]
+    assert shed["area"] == 0.0
 
 
 def test_an_agent_that_is_away_is_told_of_and_comes_back(tmp_path: Path) -> None:

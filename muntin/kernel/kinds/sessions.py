@@ -119,7 +119,13 @@ class Sessions:
             merged = self._merge(rows)
         except BadValueError:
             merged = merged_apart(self._bounded(rows), self._session, self._merge)
-        return pa.concat_tables([merged, late.select(merged.column_names)])
+        if late.num_rows:
+            sql, doing = (
+                _late_sql(self.shape, merged.column_names),
+                f"late records of {self.shape.stream}",
+            )
+            merged = pa.concat_tables([merged, run(sql, {"late": late}, doing)])
+        return merged
 
     def _merge(self, rows: pa.Table) -> pa.Table:
         doing = f"merging sessions of {self.shape.stream}"
@@ -259,6 +265,15 @@ def compute_sessions_sql(shape: Shape, marked: bool) -> str:
     late = f"({_keyed_sql(shape, f'NOT ({on_time})')})"
     by = ", ".join([at, *key_names(shape)])
     return f"{sql}\nUNION ALL BY NAME\nSELECT {', '.join(columns)} FROM {late} GROUP BY {by}"
+
+
+def _late_sql(shape: Shape, columns: Sequence[str]) -> str:
+    """The places of late records, each once."""
+    count, by = count_cell(shape.parts[0]).name, ["pane", "last_at", "part", *key_names(shape)]
+    others = {count: f"CAST(sum({count}) AS BIGINT) AS {count}"}
+    others |= {c: f"any_value({c}) AS {c}" for c in columns if c not in (count, *by)}
+    told = ", ".join(others.get(column, column) for column in columns)
+    return f"SELECT {told} FROM late GROUP BY {', '.join(by)}"
 
 
 def _keyed_sql(shape: Shape, condition: str | None) -> str:
