@@ -7,7 +7,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from threading import Thread
@@ -46,8 +46,9 @@ def serving(
 class AgentProcess:
     """`muntin agent` for the logs in a folder; it can be killed and started again."""
 
-    def __init__(self, name: str, folder: Path) -> None:
+    def __init__(self, name: str, folder: Path, env: Mapping[str, str] | None = None) -> None:
         self._name = name
+        self._env = env or {}
         self._folder = folder
         self.address = "127.0.0.1:0"
         folder.mkdir()
@@ -69,7 +70,7 @@ class AgentProcess:
             [sys.executable, "-m", "muntin", "agent", *words],
             stderr=subprocess.PIPE,
             text=True,
-            env={**os.environ, "COLUMNS": "200"},
+            env={**os.environ, "COLUMNS": "200", **self._env},
         )
         assert self._process.stderr is not None
         told = self._process.stderr.readline()
