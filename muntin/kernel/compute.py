@@ -110,6 +110,8 @@ def compute_together(
         used = _used(recipe, course, places)
         rows = places.with_origin(good) if shape.by_source else good
         kind = kind_of(shape)
+        if recipe.over is not None and not kind.has_panes:
+            rows, may_be_late = _marked(rows, course, recipe.over), True
         made: list[pa.Table] = []
         # Of windows that may be revised it is known which source has changed them.
         for number, stretch in places.stretches(kind.tells_sources or shape.revise_us is not None):
@@ -176,7 +178,9 @@ def _used(recipe: Recipe, course: _Course, places: _Places) -> Mask:
     if recipe.until is not None:
         used &= course.positions < recipe.until
     if not kind_of(shape).has_panes:
-        return used if recipe.over is None else used & (course.positions >= recipe.over)
+        # What is late may still tell a session that is open of itself.
+        first = None if recipe.over is None else recipe.over - (shape.gap or 0)
+        return used if first is None else used & (course.positions >= first)
     if recipe.sources is not None:
         for number, rows in places.stretches(apart=True):
             used[rows.start : rows.stop] &= places.segments[number].source in recipe.sources
@@ -188,6 +192,15 @@ def _used(recipe: Recipe, course: _Course, places: _Places) -> Mask:
             panes, which = np.unique(course.positions[inside] // shape.pane, return_inverse=True)
             used[inside] &= sampled(shape.sample, places.segments[number].source, panes)[which]
     return used
+
+
+def _marked(rows: pa.Table, course: _Course, over: int) -> pa.Table:
+    """The rows with marks by which all are late that lie before a position."""
+    marks = np.full(len(course.positions), over)
+    if course.marks is None:
+        return rows.append_column(MARK, pa.array(marks))
+    place = rows.column_names.index(MARK)
+    return rows.set_column(place, MARK, pa.array(np.maximum(course.marks, marks)))
 
 
 def _faults(

@@ -36,6 +36,7 @@ from muntin.logs.sightings import Look, Sighting, refusal, sight
 from muntin.model import Stream
 
 _SETTLED_SECONDS = 2.0
+_COMPRESSING_SECONDS = 300.0  # for which a file is waited for that is not complete
 
 
 class Register:
@@ -54,6 +55,9 @@ class Register:
         self._follow = follow
         self._looks = looks
         self._strangers: dict[Key, tuple[Sighting, float]] = {}  # without position, and since when
+        self._met: dict[Key, float] = {}  # when each of these was met
+        self._awaited: list[tuple[str, str]] = []  # sources and files that others wait for
+        self._named = any("{source}" in text for text in stream.patterns)
         self._orphans = Orphans()
         self._unreadable: dict[Key, Loss] = {}  # files that are there
         self._denied: dict[str, Loss] = {}  # what cannot even be looked at, by path
@@ -79,7 +83,33 @@ class Register:
     @property
     def behind(self) -> frozenset[str]:
         """Sources of which something was not read whose place is not known yet."""
-        return frozenset(orphan.file.source for orphan in self._orphans if orphan.may_lose)
+        lost = {orphan.file.source for orphan in self._orphans if orphan.may_lose}
+        return frozenset(lost | {s for s, _ in self._awaited} if self._named else lost)
+
+    def waits(self, file: FilePosition) -> bool:
+        """Whether another part of the same log has to be read before a file.
+
+        It is being compressed, or it is not known yet who has its bytes.
+        """
+        return any(self._is_part(file, path, source) for source, path in self._awaited)
+
+    def _is_part(self, file: FilePosition, path: str, source: str) -> bool:
+        same = source == file.source or (
+            not self._named and Path(path).parent == Path(file.path).parent
+        )
+        return same and is_one_log(path, file.path)
+
+    def look_around(self, now: float) -> None:
+        """Takes what is awaited at this time.
+
+        What is compressed for minutes is not: somebody may write it all the time.
+        """
+        self._awaited = [(orphan.file.source, orphan.file.path) for orphan in self._orphans]
+        for f, since in self._strangers.values():
+            begun = self._met.setdefault(f.key, now)
+            if not self.settled(f, since, now) and now - begun < _COMPRESSING_SECONDS:
+                self._awaited.append((f.source, str(f.path)))
+        self._met = {key: at for key, at in self._met.items() if key in self._strangers}
 
     @property
     def unreadable(self) -> dict[str, list[Loss]]:
@@ -130,10 +160,12 @@ class Register:
                     self.positions[key] = replace(self.positions[key], path=str(f.path))
         known = (self.positions[key] for key in keys if key in self.positions)
         gone = [file for file in known if file.key not in found or file.key in strange]
-        newest = self._newest() if gone and blind else {}
+        newest = self._newest() if gone else {}
         for file in gone:
-            live = blind and file.modified >= newest[file.source, log_of(file.path)]
-            self._orphan(file, live, file.key in strange)
+            # One that was cut was written until then, however short ago that was.
+            cut = file.key in strange and str(strange[file.key].path) == file.path
+            last = file.modified >= newest[file.source, log_of(file.path)]
+            self._orphan(file, last and (blind or cut), file.key in strange)
         new = list(strange.values())
         handed_on = self._adopt(new, now)
         self._begin(new, now)
@@ -318,8 +350,7 @@ class Register:
 
     def _may_copy(self, f: Sighting, other: FilePosition) -> bool:
         """Whether two files may be of one log: by the name of their source, or by their folder."""
-        named = any("{source}" in text for text in self._stream.patterns)
-        same = f.path.parent == Path(other.path).parent and not named
+        same = f.path.parent == Path(other.path).parent and not self._named
         return (f.source == other.source or same) and is_one_log(f.path, other.path)
 
     def _still_copied(self, f: Sighting) -> None:

@@ -99,7 +99,9 @@ class Watch:
     @property
     def behind(self) -> frozenset[str]:
         """Sources of which something was not read whose place is not known yet."""
-        return self._register.behind
+        waiting = (self._register.positions[key] for key in self._unread)
+        held = {file.source for file in waiting if self._register.waits(file)}
+        return self._register.behind | held
 
     @property
     def unreadable(self) -> Mapping[str, Sequence[Loss]]:
@@ -143,6 +145,8 @@ class Watch:
             self._look_at(names, now)
             if self._register.has_orphans:  # wherever their bytes are now
                 self._look_at_all(now, None)
+        if self._follow:
+            self._register.look_around(now)
 
     def _look_at_all(self, now: float, names: Collection[str] | None) -> None:
         """Looks at all files there are, of which those with the given names are known to change."""
@@ -283,10 +287,16 @@ class Watch:
                 self._renamed.add(key)
 
     def unread(self) -> list[Unread]:
-        """What the last look found and nobody was handed yet, by source, oldest first."""
+        """What the last look found and nobody was handed yet, by source, oldest first.
+
+        What was written to a log after a part of it that cannot be read yet is not among it: the
+        records of that part would be late.
+        """
         left = []
         for key in self._unread:
             file, look = self._register.positions[key], self._looks[key]
+            if self._register.waits(file):
+                continue
             whole = is_gzip(file.path)
             order = (file.source, look.sighting.modified, file.path)
             left.append((order, Unread(file, look.end, look.unit_bytes, whole)))

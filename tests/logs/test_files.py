@@ -155,7 +155,8 @@ def test_truncation_starts_again(
     inode = log.stat().st_ino
     again(log, text)
     assert reader.read() == text.splitlines()
-    rewritten = [f"{log} was truncated or rewritten; reading it from the start"]
+    lost = "what it got since it was read is lost"
+    rewritten = [f"{log} was truncated or rewritten; reading it from the start; {lost}"]
     assert reader.notes == (rewritten if log.stat().st_ino == inode else [])
     assert reader.read() == []
 

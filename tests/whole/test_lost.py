@@ -302,3 +302,38 @@ def test_sessions_say_what_they_have_lost(tmp_path: Path) -> None:
     why = f"lost: {left} bytes of {log}, which was truncated"
     assert told(found) == [(1000, 4, [("a", why, 1)]), (1020, 2, [])]
     assert [r.c2.area for r in found] == [0.0, 1.0]
+
+
+def test_a_log_that_is_compressed_at_once_is_read_before_what_follows_it(tmp_path: Path) -> None:
+    """The tail is in a .gz that is not known to be complete yet: the new log has to wait."""
+    log = tmp_path / "a.log"
+    run = Following(asked(tmp_path, window="5 SECONDS"))
+    found: list[mt.Result] = []
+    for tenth in range(10_000, 10_400):
+        write(log, [tenth / 10])
+        if tenth == 10_199:
+            packed = log.with_name("a.log.1.gz")
+            packed.write_bytes(gzip.compress(log.read_bytes()))
+            os.utime(packed, (tenth / 10, tenth / 10))
+            log.unlink()
+            log.touch()
+        if tenth % 5 == 0:
+            found += run.turn(tenth / 10)
+    counts = [(r.rows["c"][0].as_py(), r.counts.late, str(r.c2)) for r in found]
+    assert counts == [(50, 0, "100 % complete")] * len(counts)
+    assert len(counts) >= 6
+
+
+@pytest.mark.parametrize("pause", [1.0, 8.0])
+def test_what_came_between_a_look_and_a_cut_may_be_lost(tmp_path: Path, pause: float) -> None:
+    log = tmp_path / "a.log"
+    run = Following(asked(tmp_path))
+    write(log, range(1000, 1004))
+    assert run.turn(1004.0) == []
+    write(log, [1004, 1005])
+    log.write_text("")
+    write(log, range(1006, 1022))
+    found = run.turn(1021 + pause)
+    (first,) = [r for r in found if r.start == 1000 * 1_000_000]
+    assert first.c2.area < 1
+    assert "truncated" in first.c2.missing[0].why

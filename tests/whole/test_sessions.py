@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import tempfile
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -13,7 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import muntin as mt
-from muntin.run.inline import windows_inline
+from muntin.run.inline import InlineRun, windows_inline
+from muntin.run.loop import Rules
 from tests.effort import examples
 from tests.oracle import Record, stream_time, write_logs
 
@@ -179,3 +181,24 @@ def test_sessions_have_no_common_order(clause: str) -> None:
     )
     with pytest.raises(mt.LanguageError, match="each session is one key's own"):
         mt.sql(text)
+
+
+@pytest.mark.parametrize("batches", [1, 4])
+def test_late_records_are_told_whatever_batch_they_come_in(tmp_path: Path, batches: int) -> None:
+    """The session of k is open when a record comes for it that its server is already behind."""
+    log = [(50, "x"), (60, "x"), (70, "x"), (100, "k"), (115, "o")]
+    log += [(108, "k"), (116, "o"), (117, "o"), (119, "o"), (140, "o"), (160, "o"), (200, "o")]
+    clause = "(t BIGINT, k VARCHAR) FROM '{}/a.log' FORMAT json TIMESTAMP t"
+    asked = mt.sql(
+        f"CREATE STREAM s {clause.format(tmp_path)};"
+        "CREATE JOB j AS SELECT k, count(*) AS c FROM s GROUP BY k WINDOW SESSION 20 SECONDS;"
+    )
+    run = InlineRun(asked.streams["s"], list(asked.jobs.values()), Rules(True, 1000.0))
+    found: list[mt.Result] = []
+    for number in range(batches):
+        with (tmp_path / "a.log").open("a") as file:
+            some = log[number * len(log) // batches : (number + 1) * len(log) // batches]
+            file.writelines(json.dumps({"t": t, "k": k}) + "\n" for t, k in some)
+        found += run.turn(1000.0 + number).results()
+    (of_k,) = [r for r in found if r.rows["k"].to_pylist() == ["k"]]
+    assert (of_k.counts.read, of_k.counts.late, of_k.c2.area) == (2, 1, 0.5)
