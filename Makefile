@@ -31,7 +31,7 @@ bench: $(VENV)/ready-dev
 	@scripts/with-java $(PY) -m benchmarks.run $(BENCH)
 
 $(VENV)/ready: pyproject.toml constraints.txt scripts/make-venv
-	@scripts/make-venv .
+	@scripts/make-venv ".[run]"
 	@touch $@
 
 $(VENV)/ready-dev: pyproject.toml constraints.txt scripts/make-venv

@@ -29,6 +29,13 @@ if TYPE_CHECKING:
     from muntin.windows.choice import Sharing
 
 _err = messages()
+_OF_PIPELINES = {
+    "cryptography",
+    "deltalake",
+    "pandas",
+    "pyspark",
+    "sqlglot",
+}  # modules
 
 
 class _Commands(TyperGroup):
@@ -293,6 +300,12 @@ def main() -> None:
     except MuntinError as error:
         message = as_text(str(error))
         _err.print(Text.assemble(("error:", "bold red"), " ", message), soft_wrap=True)
+        sys.exit(1)
+    except ModuleNotFoundError as error:
+        if error.name is None or error.name.partition(".")[0] not in _OF_PIPELINES:
+            raise
+        told = f"{error.name} is not installed; where pipelines run: pip install 'muntin[run]'"
+        _err.print(Text.assemble(("error:", "bold red"), " ", told), soft_wrap=True)
         sys.exit(1)
     except BrokenPipeError:  # the reader of our output has gone, for example `head`
         sys.stderr.close()

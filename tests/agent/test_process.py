@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import time
@@ -14,7 +15,7 @@ from muntin.agent.process import serve
 from muntin.agent.settings import AgentSettings
 from muntin.errors import InputError
 from tests.agent.serving import AgentProcess
-from tests.run.test_agents import Pipeline
+from tests.run.test_agents import Pipeline, asked
 
 
 def test_killed_at_any_moment_nothing_counts_twice_and_nothing_is_missing(tmp_path: Path) -> None:
@@ -59,6 +60,48 @@ def test_it_loads_neither_spark_nor_pandas_nor_the_compiler() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+ALONE = """
+import sys
+
+class Missing:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] in {"cryptography", "deltalake", "pandas", "pyspark", "sqlglot"}:
+            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+
+sys.meta_path.insert(0, Missing())
+"""
+
+
+@pytest.fixture
+def alone(tmp_path: Path) -> dict[str, str]:
+    """The environment of a process in which only the packages of an agent are there."""
+    (tmp_path / "alone").mkdir()
+    (tmp_path / "alone" / "sitecustomize.py").write_text(ALONE)
+    return {"PYTHONPATH": f"{tmp_path / 'alone'}:{Path.cwd()}"}
+
+
+def test_it_runs_without_what_pipelines_need(tmp_path: Path, alone: dict[str, str]) -> None:
+    agent = AgentProcess("web01", tmp_path / "web01", alone)
+    agent.write([(1000.0 + i, "a", 1) for i in range(30)])
+    pipeline = Pipeline(asked([agent.address]), idle=2.0)
+    pipeline.until(3)
+    pipeline.intake.close()
+    assert agent.stop() == 0
+
+
+def test_other_commands_say_what_to_install(tmp_path: Path, alone: dict[str, str]) -> None:
+    for command, module in (("try", "sqlglot"), ("run", "pyspark")):
+        done = subprocess.run(
+            [sys.executable, "-m", "muntin", command, str(tmp_path / "x.sql")],
+            capture_output=True,
+            text=True,
+            env={**os.environ, **alone},
+        )
+        assert done.returncode == 1
+        told = f"error: {module} is not installed; where pipelines run: pip install 'muntin[run]'"
+        assert done.stderr.strip() == told
 
 
 @pytest.mark.parametrize(
