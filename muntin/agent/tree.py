@@ -26,6 +26,7 @@ Merge = Callable[[Sequence[pa.Table]], pa.Table]
 FULL = 16 << 20  # bytes of a node's rows, as tables, that are worth merging
 CHILDREN = 128  # of a node, at first; they become up to four times as many
 _MANY = 16  # tables that are worth merging, however small
+_LARGE = 1 << 20  # bytes that are worth compressing even in the root
 _SPLIT = 4  # leaves in the place of one that is full
 _HASHES = 1 << 64
 
@@ -102,7 +103,8 @@ class BufferTree:
             node.full = 2 * node.size
 
     def _keep(self, node: _Node, rows: pa.Table) -> None:
-        node.buffers.append(self._buffers.put(rows, packed=node is not self._root))
+        packed = node is not self._root or rows.nbytes >= _LARGE
+        node.buffers.append(self._buffers.put(rows, packed))
 
     def _split(self, leaf: _Node) -> list[_Node]:
         """The leaves that take the place of a full one, or are below it if its parent has many."""
