@@ -12,6 +12,7 @@ from concurrent.futures import Future
 from threading import Event
 from typing import TypeVar
 
+from muntin.agent.buffers import Buffers
 from muntin.agent.reader import StreamReader, restarted
 from muntin.agent.safe import SafeLog
 from muntin.agent.settings import AgentSettings
@@ -35,6 +36,7 @@ class Agent:
         self._settings = settings
         self._clock = clock
         self._readers: dict[str, StreamReader] = {}
+        self._buffers = Buffers(settings.limits.open, settings.state / "open")
         self._logs: dict[str, SafeLog] = {}
         self._events: list[FileEvents] = []
         self._heard: dict[str, float] = {}
@@ -66,8 +68,12 @@ class Agent:
             return reader.turn(self._clock())
         except MuntinError as error:
             self._failed[stream] = reader.plan.digest, str(error).splitlines()[0]
-            del self._readers[stream]
+            self._drop(stream)
             return False
+
+    def _drop(self, stream: str) -> None:
+        """Ends the reading of a stream; its safe points stay."""
+        self._readers.pop(stream).close()
 
     def _listen(self, seconds: float) -> None:
         """Answers all that was asked; waits so long for somebody to ask."""
@@ -144,7 +150,8 @@ class Agent:
         if log.pipeline not in ("", told.pipeline):
             if reader is not None and now - self._heard[name] < _PIPELINE_GONE:
                 raise WireError(f"agent '{self.name}': another pipeline reads stream '{name}'")
-            self._readers.pop(name, None)
+            if reader is not None:
+                self._drop(name)
             reader = None
         self._heard[name] = now
         if reader is not None and reader.plan.digest == told.digest:
@@ -170,7 +177,8 @@ class Agent:
         stream = self._settings.local(plan.stream)
         events = FileEvents()
         self._events.append(events)
-        reader = StreamReader(stream, plan, point, log, self._settings.limits.waiting, events)
+        waiting = self._settings.limits.waiting
+        reader = StreamReader(stream, plan, point, log, waiting, self._buffers, events)
         self._readers[name] = reader
         return reader
 

@@ -17,6 +17,8 @@ from dataclasses import replace
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from muntin.agent.buffers import Buffers
+from muntin.agent.panes import OpenPanes
 from muntin.agent.safe import SafeLog, SafePoint
 from muntin.fidelity import shedding
 from muntin.fidelity.losses import Unmade
@@ -26,7 +28,7 @@ from muntin.fidelity.shedding import Backlog, Speed, Wanted
 from muntin.kernel.block import Block, Sources
 from muntin.kernel.compute import Recipe
 from muntin.kernel.kinds import kind_of
-from muntin.kernel.merge import block_of, merge
+from muntin.kernel.merge import block_of
 from muntin.kernel.reading import Reading
 from muntin.logs.events import FileEvents
 from muntin.model import TIME, Shape, Stream, Tally
@@ -38,7 +40,6 @@ TURN_BYTES = 16 << 20  # what is read before anybody else is listened to
 _DAY_US = 86_400_000_000
 _SILENT_SECONDS = 1.0  # after which panes that are open leave, as nobody writes
 _STATE_LOST = "its agent has lost where it had come"
-_MANY = 16  # blocks of a shape that are worth merging
 
 Horizon = Mapping[str, int]  # by axis, the position before which panes are over
 
@@ -53,9 +54,13 @@ class StreamReader:
         point: SafePoint,
         log: SafeLog,
         most_waiting: int,
+        buffers: Buffers,
         events: FileEvents | None = None,
     ) -> None:
-        """`stream` says where the files are; about `most_waiting` bytes of deliveries may wait."""
+        """`stream` says where the files are; about `most_waiting` bytes of deliveries may wait.
+
+        Rows of panes that are open are in `buffers`.
+        """
         self._log = log
         self._most_waiting = most_waiting
         self._files = LogFiles(stream, True, point.positions, TURN_BYTES, events=events)
@@ -63,10 +68,8 @@ class StreamReader:
         self._stream = stream
         self.sources = {name: replace(source) for name, source in point.sources.items()}
         self._readings = dict(point.readings)
-        self._open = {
-            shape: [Block.decode(data, f"open panes of {shape}").table()]
-            for shape, data in point.blocks.items()
-        }
+        self._buffers = buffers
+        self._open: dict[str, OpenPanes] = {}
         self._waiting: deque[tuple[int, bytes]] = deque()
         self.last = point.sequence  # the number of the last delivery
         self.unread = True  # until a look has shown that there is nothing
@@ -80,6 +83,10 @@ class StreamReader:
         self._limits: Mapping[str, Limits] = {}
         self._over: Horizon = {}  # how far panes were over at the last cut
         self.plan = plan
+        known = self._shapes
+        for id_, data in point.blocks.items():
+            if id_ in known:  # jobs may have gone while nobody was here
+                self._add(id_, Block.decode(data, f"open panes of {id_}").table())
 
     @property
     def waiting_bytes(self) -> int:
@@ -98,13 +105,19 @@ class StreamReader:
     def limit(self, limits: Mapping[str, Limits]) -> None:
         """Takes how far windows have left: what nobody needs any more is dropped at once."""
         self._limits = limits
-        for id_, shape in self._shapes.items():
+        shapes = self._shapes
+        for id_, panes in list(self._open.items()):
             needs = limits.get(id_, Limits()).needs
-            if needs is not None and kind_of(shape).has_panes and self._open.get(id_):
-                rows = pa.concat_tables(self._open[id_])
-                wanted = pc.greater_equal(rows.column("pane"), needs // shape.pane)
-                if not pc.all(wanted).as_py():
-                    self._open[id_] = [rows.filter(wanted)]
+            if needs is not None and kind_of(shapes[id_]).has_panes:
+                panes.take(needs // shapes[id_].pane)
+                if not panes:
+                    del self._open[id_]
+
+    def close(self) -> None:
+        """Lets go of what is open, for others to have the room."""
+        for panes in self._open.values():
+            panes.drop()
+        self._open = {}
 
     def turn(self, now: float) -> bool:
         """Reads what is there, up to a limit, and cuts deliveries; whether anything was read."""
@@ -222,10 +235,13 @@ class StreamReader:
             known = self._readings.get(reading.source)
             self._readings[reading.source] = reading if known is None else known + reading
         for id_, rows in blocks.items():
-            held = self._open.setdefault(id_, [])
-            held.append(self._begun(id_, rows))
-            if len(held) > _MANY:
-                self._open[id_] = [merge(self._shapes[id_], held)]
+            self._add(id_, self._begun(id_, rows))
+
+    def _add(self, id_: str, rows: pa.Table) -> None:
+        if rows.num_rows:
+            if id_ not in self._open:
+                self._open[id_] = OpenPanes(self._shapes[id_], self._buffers)
+            self._open[id_].add(rows)
 
     def _begun(self, id_: str, rows: pa.Table) -> pa.Table:
         """The rows of panes that are made; records that last go into several."""
@@ -266,7 +282,7 @@ class StreamReader:
         """Whether any pane has come to its end since the last cut."""
         for shape in self._shapes.values():
             axis = shape.axis.column
-            if axis not in horizon or not self._open.get(shape.id):
+            if axis not in horizon or shape.id not in self._open:
                 continue
             before = self._over.get(axis)
             if not kind_of(shape).has_panes or before is None:
@@ -277,23 +293,19 @@ class StreamReader:
 
     def _cut(self, horizon: Horizon | None) -> None:
         """Makes a delivery of what is over at the horizon, or of everything; writes it down."""
+        shapes = self._shapes
         blocks: dict[str, pa.Table] = {}
-        open_: dict[str, list[pa.Table]] = {}
-        for id_, held in self._open.items():
-            shape = self._shapes[id_]
-            whole = held[0] if len(held) == 1 else merge(shape, held)
-            over, rest = _parted(shape, whole, horizon)
-            if over.num_rows:
+        for id_, panes in self._open.items():
+            over = _taken(shapes[id_], panes, horizon)
+            if over is not None:
                 blocks[id_] = over
-            if rest.num_rows:
-                open_[id_] = [rest]
+        self._open = {id_: panes for id_, panes in self._open.items() if panes}
         shipped = {name: _over(reading, horizon) for name, reading in self._readings.items()}
         self._readings = {
             name: Reading(name, tallies=rest)
             for name, reading in self._readings.items()
             if (rest := tuple(t for t in reading.tallies if not _is_tally_over(t, horizon)))
         }
-        self._open = open_
         self._over = {} if horizon is None else dict(horizon)
         if not blocks and not any(_says_something(reading) for reading in shipped.values()):
             return
@@ -319,7 +331,10 @@ class StreamReader:
             self._positions,
             self.sources,
             self._readings,
-            {id_: self._block(id_, rows, number).encode() for id_, (rows,) in self._open.items()},
+            {
+                id_: self._block(id_, panes.rows(), number).encode()
+                for id_, panes in self._open.items()
+            },
             self._begins,
         )
 
@@ -342,15 +357,12 @@ def restarted(name: str, plan: Plan, final: int, counted: Mapping[str, int]) -> 
     return SafePoint(final, readings=told, begins=begins)
 
 
-def _parted(shape: Shape, rows: pa.Table, horizon: Horizon | None) -> tuple[pa.Table, pa.Table]:
-    """The rows of panes that are over, and the others. Where there are no panes, all are over."""
-    axis = shape.axis.column
+def _taken(shape: Shape, panes: OpenPanes, horizon: Horizon | None) -> pa.Table | None:
+    """Takes away rows of panes that are over. Where there are no panes, all are over."""
     if horizon is None or not kind_of(shape).has_panes:
-        return rows, rows.slice(0, 0)
-    if axis not in horizon:
-        return rows.slice(0, 0), rows
-    over = pc.less(rows.column("pane"), horizon[axis] // shape.pane)
-    return rows.filter(over), rows.filter(pc.invert(over))
+        return panes.take(None)
+    at = horizon.get(shape.axis.column)
+    return None if at is None else panes.take(at // shape.pane)
 
 
 def _later(one: int | None, other: int | None) -> int | None:

@@ -49,6 +49,11 @@ class Limits:
         """Bytes of deliveries that are not final, above which nothing is read."""
         return self.room // 4
 
+    @property
+    def open(self) -> int:
+        """Bytes of open panes in memory; what is more goes to disk."""
+        return self.room // 4
+
 
 @dataclass(frozen=True)
 class AgentSettings:

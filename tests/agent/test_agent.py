@@ -145,3 +145,20 @@ def test_an_agent_rests_as_long_as_its_share_of_a_core_asks(
     visited.agent.step = busy  # type: ignore[method-assign]
     visited.agent.run()
     assert turns[-1] - turns[0] > least
+
+
+def test_open_panes_have_their_room_and_give_it_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is over the limit is below the state folder, and goes with who needed it."""
+    monkeypatch.setattr(Limits, "open", 0)
+    (tmp_path / "open").mkdir()
+    (tmp_path / "open" / "17").write_bytes(b"of an agent that was killed")
+    visited = Visited(tmp_path)
+    assert not (tmp_path / "open").exists()
+    visited.exchange("one")
+    visited.agent.step()
+    assert list((tmp_path / "open").iterdir())
+    visited.now += 20
+    visited.exchange("two")  # takes the stream over
+    assert not list((tmp_path / "open").iterdir())

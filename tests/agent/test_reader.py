@@ -14,6 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from muntin.agent.buffers import Buffers
 from muntin.agent.reader import StreamReader, restarted
 from muntin.agent.safe import SafeLog, SafePoint
 from muntin.agent.settings import AgentSettings, StreamSettings
@@ -49,6 +50,7 @@ class Beside:
     final: dict[int, Parcel] = field(default_factory=dict)
     now: float = NOW
     most_waiting: int = 1 << 20
+    most_open: int = 1 << 20
 
     def __post_init__(self) -> None:
         self.write([(0.0, "a", 1)])
@@ -68,7 +70,8 @@ class Beside:
         point = point or SafePoint()
         log.begin("pipeline", point)
         stream = self.settings.local(self.plan.stream)
-        self.reader = StreamReader(stream, self.plan, point, log, self.most_waiting)
+        buffers = Buffers(self.most_open, self.folder / "open")
+        self.reader = StreamReader(stream, self.plan, point, log, self.most_waiting, buffers)
 
     def write(self, records: list[tuple[float, str, int]], torn: bool = False) -> None:
         with (self.folder / "a.log").open("a") as file:
@@ -139,10 +142,10 @@ happenings = st.one_of(
 
 
 @examples(60)
-@given(st.lists(happenings, max_size=25))
-def test_every_record_is_in_one_delivery(happen: list[Happening]) -> None:
+@given(st.lists(happenings, max_size=25), st.sampled_from([0, 1 << 20]))
+def test_every_record_is_in_one_delivery(happen: list[Happening], most_open: int) -> None:
     with tempfile.TemporaryDirectory() as folder:
-        beside = Beside(Path(folder))
+        beside = Beside(Path(folder), most_open=most_open)
         for happening in happen:
             happening(beside)
         beside.finish()
@@ -217,6 +220,45 @@ def test_other_jobs_begin_with_what_is_read_next(tmp_path: Path) -> None:
     long = other.jobs["long"].shape.id
     counts = [parcel.blocks.get(long) for parcel in beside.final.values()]
     assert [count is not None for count in counts] == [False, False, True]
+
+
+def test_open_panes_of_jobs_that_went_meanwhile_are_dropped(tmp_path: Path) -> None:
+    """An agent was killed, and comes back when its pipeline has other jobs."""
+    beside = Beside(tmp_path)
+    beside.write([(4.0, "a", 3), (7.9, "a", 3)])
+    beside.turn()
+    beside.commit()
+    long = beside.program.jobs["long"].shape.id
+    others = [job for name, job in beside.program.jobs.items() if name != "long"]
+    catalog = Catalog.of(beside.program.streams["logs"], others)
+    beside.plan = Plan(catalog.stream, catalog.recipes, catalog.stream.slack_us)
+    beside.start()
+    beside.finish()
+    blocks, _ = beside.shipped()
+    wanted, _ = beside.expected()
+    assert long not in blocks
+    assert rows(blocks) == rows(wanted)
+
+
+def test_open_panes_that_take_too_much_memory_go_to_disk(tmp_path: Path) -> None:
+    beside = Beside(tmp_path, most_open=20_000)
+    beside.write([(1.0 + i / 10_000, f"key {i}", 3) for i in range(5000)])
+    beside.turn()
+    beside.commit()
+    assert list((tmp_path / "open").iterdir())
+    beside.finish()
+    blocks, _ = beside.shipped()
+    wanted, _ = beside.expected()
+    assert rows(blocks) == rows(wanted)
+    assert not list((tmp_path / "open").iterdir())
+
+
+def test_a_reader_that_is_closed_leaves_no_file(tmp_path: Path) -> None:
+    beside = Beside(tmp_path, most_open=0)
+    beside.turn()
+    assert list((tmp_path / "open").iterdir())
+    beside.reader.close()
+    assert not list((tmp_path / "open").iterdir())
 
 
 def test_what_a_job_fails_on_travels_with_the_reading(tmp_path: Path) -> None:

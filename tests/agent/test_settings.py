@@ -68,3 +68,4 @@ def test_limits_that_cannot_be_kept_are_refused() -> None:
     with pytest.raises(InputError, match="--cpu 0 is no share of a core"):
         Limits(cpu=0.0)
     assert Limits(memory=640 << 20).waiting == 128 << 20
+    assert Limits(memory=640 << 20).open == 128 << 20

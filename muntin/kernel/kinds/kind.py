@@ -116,6 +116,10 @@ class Kind(Protocol):
         """Whether blocks hold cells that SQL merges, rather than Python's objects."""
 
     @property
+    def alike(self) -> tuple[str, ...]:
+        """Columns in which rows are equal that `merge` makes one, or looks at together."""
+
+    @property
     def always_shared(self) -> str | None:
         """Why windows cannot have a state of their own instead of panes; None if they can."""
 

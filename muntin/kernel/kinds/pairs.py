@@ -38,6 +38,10 @@ class Pairs(Windowed):
         return False
 
     @property
+    def alike(self) -> tuple[str, ...]:
+        return ("k0",)
+
+    @property
     def tells_sources(self) -> bool:
         return True
 

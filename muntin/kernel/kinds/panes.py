@@ -67,6 +67,10 @@ class Panes(Windowed):
         return True
 
     @property
+    def alike(self) -> tuple[str, ...]:
+        return tuple(row_names(self.shape))
+
+    @property
     def always_shared(self) -> str | None:
         if self.shape.spans is not None:
             return "spans count once in every pane they touch"

@@ -93,6 +93,10 @@ class Sessions:
         return True
 
     @property
+    def alike(self) -> tuple[str, ...]:
+        return tuple(key_names(self.shape))
+
+    @property
     def always_shared(self) -> str | None:
         return "sessions have no panes to share"
 

@@ -55,6 +55,7 @@ def test_what_is_told_of_a_kind(kind: type[Kind]) -> None:
     assert all(operator.sql for operator in operators) == in_sql
     assert ("select" in names) == (not in_sql)
     assert found.has_cells == in_sql
+    assert found.alike == (("part", "k0") if kind is Panes else ("k0",))
     assert found.has_panes == (kind is not Sessions)
     assert found.has_windows == (kind is not Living)
     assert found.in_slices == (kind in (Panes, Pairs))
