@@ -12,10 +12,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from threading import Thread
 
-from muntin.agent.agent import Agent
-from muntin.agent.server import AgentServer
+from muntin.agent.agent import Agent, Asked
 from muntin.agent.settings import AgentSettings, Limits, StreamSettings
 from muntin.wire.keys import Keys
+from muntin.wire.server import Server
 
 CLAUSES = {"FORMAT": "json", "TIMESTAMP": "t", "SLACK": "1 SECOND"}
 
@@ -32,7 +32,7 @@ def serving(
     (folder / "state").mkdir(parents=True, exist_ok=True)
     streams = {"logs": StreamSettings((str(folder / "*.log"),), CLAUSES)}
     agent = Agent(AgentSettings(name, folder / "state", streams, limits or Limits()))
-    server = AgentServer(agent, "127.0.0.1:0", keys, mutual)
+    server = Server(Asked(agent), "127.0.0.1:0", keys, mutual)
     reading = Thread(target=agent.run)
     reading.start()
     try:
