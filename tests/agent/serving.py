@@ -27,12 +27,13 @@ def serving(
     keys: Keys | None = None,
     mutual: bool = False,
     limits: Limits | None = None,
+    at: str = "127.0.0.1:0",
 ) -> Iterator[tuple[Agent, str]]:
     """An agent that reads `folder/*.log` as stream logs, and its address."""
     (folder / "state").mkdir(parents=True, exist_ok=True)
     streams = {"logs": StreamSettings((str(folder / "*.log"),), CLAUSES)}
     agent = Agent(AgentSettings(name, folder / "state", streams, limits or Limits()))
-    server = Server(Asked(agent), "127.0.0.1:0", keys, mutual)
+    server = Server(Asked(agent), at, keys, mutual)
     reading = Thread(target=agent.run)
     reading.start()
     try:
