@@ -7,7 +7,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from threading import Thread
@@ -47,11 +47,21 @@ def serving(
 class AgentProcess:
     """`muntin agent` for the logs in a folder; it can be killed and started again."""
 
-    def __init__(self, name: str, folder: Path, env: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self,
+        name: str,
+        folder: Path,
+        env: Mapping[str, str] | None = None,
+        within: Sequence[str] = (),
+        more: Mapping[str, str] | None = None,
+    ) -> None:
+        """`within` is a command that starts another one; `more` are options."""
         self._name = name
         self._env = env or {}
+        self._within = within
+        self._more = more or {}
         self._folder = folder
-        self.address = "127.0.0.1:0"
+        self.address = self._more.get("--listen", "127.0.0.1:0")
         folder.mkdir()
         clauses = "\n".join(f"{key.lower()} = '{text}'" for key, text in CLAUSES.items())
         settings = f"[streams.logs]\npaths = '{folder}/*.log'\n{clauses}\n"
@@ -63,12 +73,13 @@ class AgentProcess:
             "--name": self._name,
             "--config": str(self._folder / "agent.toml"),
             "--state": str(self._folder / "state"),
-            "--listen": self.address,
             "--nice": "0",
+            **self._more,
+            "--listen": self.address,
         }
         words = [word for option in options.items() for word in option]
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "muntin", "agent", *words],
+            [*self._within, sys.executable, "-m", "muntin", "agent", *words],
             stderr=subprocess.PIPE,
             text=True,
             env={**os.environ, "COLUMNS": "200", **self._env},

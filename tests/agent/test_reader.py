@@ -183,6 +183,27 @@ def test_nothing_more_is_read_while_too_much_waits(tmp_path: Path) -> None:
     assert beside.reader.last == 2
 
 
+def test_what_is_rotated_away_while_nobody_fetches_is_lost(tmp_path: Path) -> None:
+    """With the pipeline away nothing piles up; what the logs do not have any more is told."""
+    beside = Beside(tmp_path, most_waiting=1)
+    for second in range(1, 60):
+        beside.write([(float(second), "a", 1)] * 50)
+        beside.turn()
+    held = beside.reader.waiting_bytes
+    assert held < 10_000
+    (tmp_path / "a.log").unlink()  # as a rotation does that keeps no copy
+    beside.write([(float(second), "a", 1) for second in range(60, 70)])
+    beside.turn()
+    assert beside.reader.waiting_bytes == held
+    for _ in range(3):
+        beside.commit()
+        beside.turn(2.0)
+    beside.finish()
+    _, reading = beside.shipped()
+    assert any("a.log" in loss.file for loss in reading.lost)
+    assert reading.reached[POSITION] == 69 * SECOND  # and it goes on
+
+
 def test_other_jobs_begin_with_what_is_read_next(tmp_path: Path) -> None:
     beside = Beside(tmp_path)
     beside.turn()

@@ -16,6 +16,7 @@ from muntin.language.program import sql
 from muntin.run.agents import Agents
 from muntin.run.inline import InlineRun, windows_inline
 from muntin.run.loop import Rules
+from muntin.wire.keys import Keys
 from tests.agent.serving import serving
 
 JOBS = """
@@ -41,10 +42,10 @@ def asked(addresses: list[str]) -> str:
 class Pipeline:
     """A run without Spark, whose turns are made here."""
 
-    def __init__(self, text: str, idle: float = 1000.0) -> None:
-        program = sql(text)
+    def __init__(self, text: str, idle: float = 1000.0, keys: Keys | None = None) -> None:
+        program = sql(text, keys=keys)
         (stream,) = program.streams.values()
-        self.intake = Agents(stream, "pipeline")
+        self.intake = Agents(stream, "pipeline", keys)
         self.rows: dict[str, list[Any]] = {"sums": [], "late": []}
         self.notes: list[str] = []
         rules = Rules(True, idle, sharing="shared")

@@ -13,11 +13,12 @@ from hypothesis import strategies as st
 
 from muntin.language.program import load, sql, with_job
 from muntin.model import Program
-from muntin.run.inline import windows_inline
+from muntin.run.inline import InlineRun, windows_inline
+from muntin.run.loop import Rules
 from muntin.run.results import Result
 from tests.effort import examples
 from tests.oracle import Question, Record, Window, write_logs
-from tests.python_jobs import JOBS
+from tests.python_jobs import JOBS, Tops
 from tests.whole.test_answers import sources, windows
 
 if TYPE_CHECKING:
@@ -170,3 +171,27 @@ def test_classes_defined_anywhere_reach_workers(spark: SparkSession, tmp_path: P
     local = with_job(sql(STREAM.format(folder=tmp_path, slack="")), "local", Local, stream="logs")
     (result,) = run_on_spark(local, tmp_path / "state", spark)
     assert result.rows.to_pylist() == [{"key": "1", "value": '["x", "y"]'}]
+
+
+class Alarms(Tops):
+    """The same, which nobody waits for longer than half a second."""
+
+    within = "500 MILLISECONDS"
+
+
+@pytest.mark.parametrize(("job", "at"), [(Alarms, 1002), (Tops, 1011)])
+def test_what_update_yields_leaves_with_the_batch_after_its_step(
+    job: type[Tops], at: int, tmp_path: Path
+) -> None:
+    """Steps are of a second. A bound lets one leave though a server says nothing any more."""
+    (tmp_path / "quiet.jsonl").write_text('{"t": 990, "n": 1}\n')
+    stream = f"CREATE STREAM s (t BIGINT, n BIGINT) FROM '{tmp_path}/{{source}}.jsonl' "
+    program = with_job(sql(stream + "FORMAT json TIMESTAMP t;"), "j", job, stream="s")
+    run = InlineRun(program.streams["s"], list(program.jobs.values()), Rules(True, 10.0))
+    run.turn(990.0)
+    (tmp_path / "busy.jsonl").write_text('{"t": 1000, "n": 1}\n{"t": 1000, "n": 3}\n')
+    left: dict[int, list[int]] = {}
+    for now in range(1000, 1015):
+        rows = [row for result in run.turn(float(now)).results() for row in result.rows.to_pylist()]
+        left.setdefault(now, []).extend(row["n"] for row in rows if row["source"] == "busy")
+    assert {now: values for now, values in left.items() if values} == {at: [1, 3]}

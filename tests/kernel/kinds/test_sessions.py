@@ -38,7 +38,7 @@ def test_what_has_ended_is_finished_and_the_rest_says_when_it_may_end() -> None:
     starts, ends = KIND.told(rows)
     assert list(zip(starts.tolist(), ends.tolist(), strict=True)) == [(0, 15), (30, 40)]
     assert done.ends == {"j": 70}
-    assert set(rows.column_names[:4]) == set(KIND.columns)
+    assert set(rows.column_names[:5]) == set(KIND.columns)
 
 
 def test_what_is_over_goes_only_with_all_of_its_session() -> None:
