@@ -150,3 +150,27 @@ def test_an_agent_rests_as_long_as_its_share_of_a_core_asks(
     visited.agent.step = busy  # type: ignore[method-assign]
     visited.agent.run()
     assert turns[-1] - turns[0] > least
+
+
+def test_who_is_not_named_tells_who_it_is_and_does_nothing(tmp_path: Path) -> None:
+    visited = Visited(tmp_path)
+    told = Exchange("one", "logs", plan().digest, {"web02": Known(0)}, plan())
+    (news,) = visited.agent.exchange(told).news
+    assert (news.agent, news.digest, news.last) == ("web01", "", 0)
+    assert not list(tmp_path.glob("*.safe"))
+    assert not visited.agent.step()
+
+
+def test_of_a_range_all_deliveries_are_handed_out_or_none(tmp_path: Path) -> None:
+    visited = Visited(tmp_path)
+    visited.exchange("one")
+    visited.agent.step()
+    last = visited.exchange("one")
+    assert [parcel.numbers for parcel in visited.fetch("one", 0, last)] == [{"web01": 1}]
+    with pytest.raises(WireError, match="'web01' has no deliveries 1 to 2 of 'web01'"):
+        visited.fetch("one", 0, last + 1)
+    with pytest.raises(WireError, match="'web01' has no deliveries 1 to 1 of 'web02'"):
+        visited.fetch("one", 0, last, "web02")
+    visited.exchange("one", last)
+    with pytest.raises(WireError, match="'web01' has no deliveries 1 to 1 of 'web01'"):
+        visited.fetch("one", 0, last)  # it is final, and gone

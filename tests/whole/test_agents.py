@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import muntin as mt
 from muntin.spark.runner import Settings, SparkRun
 from tests.agent.serving import serving
+from tests.relay.serving import relaying
 from tests.run.test_agents import asked, expected, same, write
 
 if TYPE_CHECKING:
@@ -35,6 +36,9 @@ def test_results_are_those_of_the_logs(spark: SparkSession, tmp_path: Path) -> N
             write(tmp_path / name, 200 * part, 200 * (part + 1))
         with ExitStack() as stack:
             places = [stack.enter_context(serving(name, tmp_path / name))[1] for name in NAMES]
+            if part > 0:  # some of them behind a relay from now on, and in the end behind two
+                behind = [stack.enter_context(relaying(*places[:3]))[1], *places[3:]]
+                places = behind if part == 1 else [stack.enter_context(relaying(*behind))[1]]
             listed.write_text("\n".join(places))
             wanted = expected(tmp_path)["sums"]
             run(len(wanted) - 6)  # of the last windows more is awaited
