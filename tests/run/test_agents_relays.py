@@ -193,3 +193,27 @@ def test_while_its_relay_is_away_from_the_start_agents_are_read_that_are_listed(
         pipeline.turn()
     assert set(sources) == {*NAMES}
     pipeline.intake.close()
+
+
+def test_who_fetches_says_how_much_time_there_is(servers: Servers) -> None:
+    """That is up to the deadline of the next window, as the loop knows it."""
+    job = "CREATE JOB sums AS SELECT count(*) AS c FROM logs WINDOW 10 SECONDS WITHIN 5 SECONDS"
+    pipeline = Pipeline(f"CREATE STREAM logs FROM AGENTS {servers.places['relay']!r}; {job}")
+    found: list[Fetch] = []
+    look = pipeline.intake.next
+
+    def next_(request: Request) -> Batch:
+        batch = look(request)
+        found.extend([batch.work.wanted] if isinstance(batch.work, PullWork) else [])
+        return batch
+
+    pipeline.intake.next = next_  # type: ignore[method-assign]
+    while not found:
+        pipeline.run.loop.turn(wake_at=pipeline.run.loop.wake_at())
+    assert found[0].within is None  # nothing is open yet
+    pipeline.run.loop.turn(wake_at=2.5)  # its clock has not begun
+    servers.more(200, 300)
+    while len(found) < 2:
+        pipeline.run.loop.turn(wake_at=2.5)
+    assert found[1].within == 2.5
+    pipeline.intake.close()
