@@ -89,6 +89,9 @@ class AgentProcess:
         assert f"agent '{self._name}' listens at " in told, told
         self.address = told.split("listens at ")[1].split(";")[0]
 
+    def send(self, number: signal.Signals) -> None:
+        self._process.send_signal(number)
+
     def kill(self) -> None:
         self._process.kill()
         self._wait()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import subprocess
 import sys
 import time
@@ -12,10 +13,14 @@ import pytest
 
 from muntin.errors import InputError
 from muntin.relay.process import serve
+from muntin.wire.client import Client
+from muntin.wire.messages import Exchange
 from muntin.wire.process import Door
 from tests.agent.serving import AgentProcess
 from tests.relay.serving import RelayProcess
 from tests.run.test_agents import Pipeline
+
+AGENT = ["agent", "--name", "web01", "--config", "agent.toml"]
 
 
 def test_whoever_is_killed_nothing_counts_twice_and_nothing_is_missing(
@@ -87,3 +92,31 @@ def test_what_it_cannot_begin_with_is_told(tmp_path: Path) -> None:
         serve("relay", ["a:1"], Door("0.0.0.0:7071"), print)
     with pytest.raises(InputError, match=r"none\.txt, which lists agents, cannot be read: No such"):
         serve("relay", [str(tmp_path / "none.txt")], Door("127.0.0.1:0"), print)
+
+
+def test_an_agent_that_hangs_does_not_take_its_relay_away(
+    tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    """The relay waits for it less long than the pipeline waits for the relay."""
+    agents = [AgentProcess(name, tmp_path / name) for name in ("web01", "web02")]
+    for agent in agents:
+        request.addfinalizer(agent.kill)
+    relay = RelayProcess(",".join(agent.address for agent in agents))
+    request.addfinalizer(relay.kill)
+    told = Exchange("p", "logs", "d")
+    assert len(Client().exchange(relay.address, told).news) == 2
+    agents[0].send(signal.SIGSTOP)
+    heard = Client().exchange(relay.address, told)
+    assert [each.agent for each in heard.news] == ["web02"]
+    assert list(heard.away) == [agents[0].address]
+    agents[0].send(signal.SIGCONT)
+    assert len(Client().exchange(relay.address, told).news) == 2
+
+
+@pytest.mark.parametrize("command", [["relay", "--from", "a:1"], AGENT])
+def test_certificates_of_both_sides_need_keys(command: list[str]) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "muntin", *command, "--mutual"], capture_output=True, text=True
+    )
+    assert done.returncode == 1
+    assert done.stderr == "error: --mutual is about certificates; give --keys too\n"
