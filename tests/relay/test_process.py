@@ -62,7 +62,7 @@ def test_whoever_is_killed_nothing_counts_twice_and_nothing_is_missing(
     pipeline.until(20)
     for row in pipeline.rows["sums"]:
         start = int(row["window_start"].timestamp())
-        assert row["c"] == truth[start, row["k"]]
+        assert row["c"] == truth[start, row["k"]], (row["c2"], row["c2_records"])
         assert (row["c2"]["area"], row["c2"]["sources"]) == (1.0, 3)
     counted = [row["c2_records"] for row in pipeline.rows["sums"] if row["c2_records"]]
     assert counted
