@@ -86,7 +86,10 @@ class Agents:
         heard = self._hear(plan, request)
         notes = [*self._missing(heard), *(note for each in heard.news for note in each.notes)]
         chosen = self._chosen(heard.news)
-        self._seen |= {each.agent: each.seen_at for each in chosen}
+        for each in chosen:  # one that begins has not seen the end of its logs yet
+            sends = each.last > self._known(each.agent, request).final
+            before = self._seen.get(each.agent) or (request.now if sends else 0.0)
+            self._seen[each.agent] = each.seen_at or before
         self._behind = frozenset(each.agent for each in chosen if each.unread)
         ranges = tuple(
             Range(each.agent, final, each.last, each.bytes, each.via)
