@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from muntin.model import Program
     from muntin.run.loop import Loop
     from muntin.windows.choice import Sharing
+    from muntin.wire.process import Door
 
 _err = messages()
 _OF_PIPELINES = {
@@ -251,16 +252,36 @@ def agent(
         from muntin.agent.process import serve
         from muntin.agent.settings import Limits, read_settings
         from muntin.units import parse_bytes
-        from muntin.wire.keys import read_keys
 
-    held = read_keys(keys, name, required=True) if keys is not None else None
-    if mutual and held is None:
-        raise InputError("--mutual is about certificates; give --keys too")
+    door = _door(listen, keys, name, mutual)
     try:
         limits = Limits(parse_bytes(memory), cpu, allow_code)
     except ValueError as error:
         raise InputError(f"--memory {memory}: {error}") from error
-    serve(read_settings(config, name, state, limits), listen, _note, nice, held, mutual)
+    serve(read_settings(config, name, state, limits), door, _note, nice)
+
+
+@app.command()
+def relay(
+    from_: Annotated[
+        str,
+        typer.Option("--from", help="Addresses of agents or relays, or a file that lists them."),
+    ],
+    listen: Annotated[str, typer.Option(help="Where pipelines find it.")] = "127.0.0.1:7071",
+    name: Annotated[str, typer.Option(help="Its name among the keys.")] = "relay",
+    nice: Annotated[int, typer.Option(help="How far behind other processes it stands.")] = 0,
+    keys: Annotated[
+        Path | None, typer.Option(help="A folder of `muntin keys`: TLS, and who may ask.")
+    ] = None,
+    mutual: Annotated[
+        bool, typer.Option("--mutual", help="Pipelines have to show a certificate, too.")
+    ] = False,
+) -> None:
+    """Stand before many agents: merge what they ship, and serve it as an agent does."""
+    with loading():
+        from muntin.relay.process import serve
+
+    serve(name, from_.split(","), _door(listen, keys, name, mutual), _note, nice)
 
 
 @app.command()
@@ -320,6 +341,15 @@ def _chosen(program: Program, job: str | None) -> Program:
     if job not in program.jobs:
         raise InputError(f"unknown job '{job}'; the file defines {', '.join(program.jobs)}")
     return program.only(job)
+
+
+def _door(listen: str, keys: Path | None, name: str, mutual: bool) -> Door:
+    from muntin.wire.keys import read_keys
+    from muntin.wire.process import Door
+
+    if mutual and keys is None:
+        raise InputError("--mutual is about certificates; give --keys too")
+    return Door(listen, None if keys is None else read_keys(keys, name, required=True), mutual)
 
 
 def _iso(moment: datetime) -> str:

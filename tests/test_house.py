@@ -55,7 +55,7 @@ FLOORS = [
     {"schedule"},
     {"run"},
     {"store"},
-    {"agent"},
+    {"agent", "relay"},
     {"spark"},
     {"show"},
     {"api"},

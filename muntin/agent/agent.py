@@ -20,7 +20,7 @@ from muntin.errors import MuntinError, WireError
 from muntin.logs.events import FileEvents
 from muntin.logs.infer import infer_columns
 from muntin.model import Column, Stream
-from muntin.wire.messages import VERSION, Exchange, Fetch, News, Plan
+from muntin.wire.messages import VERSION, Exchange, Fetch, Heard, Known, News
 
 POLL_SECONDS = 0.1
 _PIPELINE_GONE = 15.0  # seconds after which another pipeline may take a stream over
@@ -99,20 +99,22 @@ class Agent:
         self._asked.put(answer)
         return future.result(timeout=seconds)
 
-    def exchange(self, told: Exchange) -> News:
+    def exchange(self, told: Exchange) -> Heard:
         """Takes what a pipeline says; tells how far deliveries go. Asked by the reading thread."""
         if told.version != VERSION:
             raise WireError(
                 f"agent '{self.name}' speaks version {VERSION}, the pipeline {told.version}"
             )
-        reader = self._reader_for(told)
-        if reader is None:
-            return News(self.name, "")
+        self._settings.require(told.stream)
+        known = told.known.get(self.name)
+        reader = None if known is None else self._reader_for(told, known)
+        if known is None or reader is None:
+            return Heard((News(self.name, ""),))
         reader.limit(told.limits)
-        reader.release(told.final)
+        reader.release(known.final)
         if told.wanted:
             reader.flush(told.wanted)
-        return News(
+        news = News(
             self.name,
             reader.plan.digest,
             reader.last,
@@ -121,6 +123,7 @@ class Agent:
             reader.seen_at,
             reader.notes(),
         )
+        return Heard((news,))
 
     def columns(self, stream: Stream) -> tuple[Column, ...]:
         """What this server's logs of a stream look like."""
@@ -131,16 +134,24 @@ class Agent:
         return self._settings.clauses(stream)
 
     def fetch(self, wanted: Fetch) -> list[bytes]:
-        """Deliveries by number."""
+        """Deliveries by number: all that are asked for, or none."""
         reader = self._readers.get(wanted.stream)
         if reader is None or self._logs[wanted.stream].pipeline != wanted.pipeline:
             raise WireError(f"agent '{self.name}' has nothing for this pipeline")
-        return list(reader.fetch(wanted.after, wanted.upto))
+        parcels = []
+        for each in wanted.ranges:
+            found = list(reader.fetch(each.after, each.upto))
+            if each.agent != self.name or len(found) < each.upto - each.after:
+                raise WireError(
+                    f"agent '{self.name}' has no deliveries {each.after + 1} to {each.upto} of "
+                    f"'{each.agent}'"
+                )
+            parcels += found
+        return parcels
 
-    def _reader_for(self, told: Exchange) -> StreamReader | None:
+    def _reader_for(self, told: Exchange, known: Known) -> StreamReader | None:
         """The reader that serves a pipeline, with its jobs; None if these are not known yet."""
         name, now = told.stream, self._clock()
-        self._settings.require(name)
         if told.plan is not None and told.plan.stream.name != name:
             raise WireError(f"agent '{self.name}': this is a plan for another stream")
         log = self._logs.get(name)
@@ -162,17 +173,17 @@ class Agent:
         plan = told.plan
         if plan is None:
             return None
-        if not self._settings.limits.allow_code and (python := _in_python(plan)):
+        if not self._settings.limits.allow_code and plan.python is not None:
             raise WireError(
-                f"agent '{self.name}' runs no Python, as {python} is; start it with --allow-code, "
-                "or write the job in SQL"
+                f"agent '{self.name}' runs no Python, as '{plan.python}' is; start it with "
+                "--allow-code, or write the job in SQL"
             )
         if reader is not None:
             reader.install(plan)
             return reader
-        point = log.after(told.final) if log.pipeline == told.pipeline else None
+        point = log.after(known.final) if log.pipeline == told.pipeline else None
         if point is None:
-            point = restarted(self.name, plan, told.final, told.counted)
+            point = restarted(self.name, plan, known.final, known.counted)
         log.begin(told.pipeline, point)
         stream = self._settings.local(plan.stream)
         events = FileEvents()
@@ -183,10 +194,20 @@ class Agent:
         return reader
 
 
-def _in_python(plan: Plan) -> str | None:
-    """A job of a plan that is no SQL alone, or an aggregate of one."""
-    for recipe in plan.recipes:
-        for code in (recipe.shape.code, *(cell.code for cell in recipe.shape.states)):
-            if code is not None:
-                return f"'{code.job}'"
-    return None
+class Asked:
+    """An agent as others see it: the thread that reads answers, from whatever thread they ask."""
+
+    def __init__(self, agent: Agent) -> None:
+        self._agent = agent
+
+    def exchange(self, told: Exchange) -> Heard:
+        return self._agent.ask(lambda: self._agent.exchange(told))
+
+    def columns(self, stream: Stream) -> tuple[Column, ...]:
+        return self._agent.ask(lambda: self._agent.columns(stream))
+
+    def clauses(self, stream: str) -> dict[str, str]:
+        return self._agent.ask(lambda: self._agent.clauses(stream))
+
+    def fetch(self, wanted: Fetch) -> list[bytes]:
+        return self._agent.ask(lambda: self._agent.fetch(wanted))

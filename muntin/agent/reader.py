@@ -311,7 +311,7 @@ class StreamReader:
             return
         number = self.last + 1
         parcel = Parcel(
-            number,
+            {self._stream.source or "": number},
             tuple(replace(reading, sequence=number) for reading in shipped.values()),
             {id_: self._block(id_, rows, number).encode() for id_, rows in blocks.items()},
         )

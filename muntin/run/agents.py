@@ -3,65 +3,66 @@
 At every look the pipeline tells each agent which jobs there are and how far deliveries are final,
 and hears how far they go. An agent that is away is nothing to fail over: its source is awaited as
 long as any that is silent, and what it has counted meanwhile comes when it is back.
+
+An address may be a relay's, which answers for the agents behind it. Each agent is read by one way
+at a time, through as many relays as answer. Of a relay that is away, its agents are asked
+themselves.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 
-from muntin.errors import InputError, WireError
+from muntin.errors import InputError
 from muntin.fidelity.scoreboard import Source
-from muntin.kernel.block import Block
 from muntin.kernel.compute import Recipe
 from muntin.model import Stream
 from muntin.run.contracts import Batch, Delivery, Request
 from muntin.wire.addresses import addresses
 from muntin.wire.client import Client
 from muntin.wire.keys import Keys
-from muntin.wire.messages import Exchange, Fetch, Limits, News, Plan
-
-_AT_ONCE = 32  # agents that are talked to
-
-
-@dataclass(frozen=True)
-class Pull:
-    """Deliveries of one agent."""
-
-    address: str
-    fetch: Fetch
-    bytes: int
-    client: Client
+from muntin.wire.looks import Looks
+from muntin.wire.messages import Exchange, Fetch, Heard, Known, Limits, News, Plan, Range
+from muntin.wire.parcels import fetched_somehow, tables, waves
 
 
 @dataclass(frozen=True)
 class PullTask:
-    """What one process fetches, agent by agent."""
+    """What one process fetches, of several agents at once, and merges before it goes any further.
 
-    pulls: tuple[Pull, ...]
+    It delivers all of it, or raises a WireError: what was delivered once has to be delivered again
+    if the task runs again, though agents may have gone meanwhile.
+    """
+
+    wanted: Fetch
+    client: Client
 
     def deliver(self, recipes: Sequence[Recipe]) -> Iterator[Delivery]:
         shapes = {recipe.shape.id: recipe.shape for recipe in recipes}
-        for pull in self.pulls:
-            for parcel in pull.client.fetch(pull.address, pull.fetch):
-                blocks = {
-                    id_: Block.decode(data, f"block of {pull.address}").table(shapes[id_].pane)
-                    for id_, data in parcel.blocks.items()
-                    if id_ in shapes
-                }
-                yield Delivery(blocks, parcel.readings)
+        for wave in waves(self.wanted.ranges):
+            parcels = fetched_somehow(self.client, replace(self.wanted, ranges=wave))
+            readings = tuple(reading for parcel in parcels for reading in parcel.readings)
+            yield Delivery(tables(shapes, parcels), readings)
 
 
 @dataclass(frozen=True)
 class PullWork:
     """The deliveries of a batch."""
 
-    pulls: tuple[Pull, ...]
+    wanted: Fetch
+    client: Client
 
     def tasks(self, most: int) -> list[PullTask]:
-        number = min(most, len(self.pulls))
-        return [PullTask(self.pulls[i::number]) for i in range(number)]
+        """Agents that are behind one address are fetched together, as they are merged there."""
+        places: dict[str, list[Range]] = {}
+        for each in self.wanted.ranges:
+            places.setdefault(each.via[0], []).append(each)
+        number = min(most, len(places))
+        parts: list[list[Range]] = [[] for _ in range(number)]
+        for i, together in enumerate(places.values()):
+            parts[i % number] += together
+        return [PullTask(replace(self.wanted, ranges=tuple(part)), self.client) for part in parts]
 
 
 class Agents:
@@ -72,37 +73,33 @@ class Agents:
         self._stream = stream
         self._client = Client(keys)
         self._pipeline = pipeline
-        self._names: dict[str, str] = {}  # of agents, by their address
+        self._looks = Looks(self._client)
+        self._names: set[str] = set()  # of all agents that have ever answered
+        self._ways: dict[str, tuple[str, ...]] = {}  # to agents, from addresses that are listed
+        self._around: tuple[str, ...] = ()  # addresses behind relays that are away
         self._seen: dict[str, float] = {}
         self._behind: frozenset[str] = frozenset()
         self._away: set[str] = set()
-        self._threads = ThreadPoolExecutor(_AT_ONCE, "agents")
 
     def next(self, request: Request) -> Batch:
         plan = Plan(self._stream, tuple(request.recipes), request.slack_us)
-        places = addresses(self._stream.agents)
-        looks = self._threads.map(lambda at: self._look(at, plan, request), places)
-        pulls, notes, behind = [], [], set()
-        for address, news in zip(places, looks, strict=True):
-            if isinstance(news, WireError):
-                if address not in self._away:
-                    notes.append(f"stream '{self._stream.name}': {news}")
-                    self._away.add(address)
-                continue
-            self._away.discard(address)
-            self._names[address] = news.agent
-            self._seen[news.agent] = news.seen_at
-            notes += news.notes
-            final = self._final(news.agent, request)
-            if news.last > final:
-                fetch = Fetch(self._pipeline, self._stream.name, final, news.last)
-                pulls.append(Pull(address, fetch, news.bytes, self._client))
-            if news.unread:
-                behind.add(news.agent)
-        self._behind = frozenset(behind)
+        heard = self._hear(plan, request)
+        notes = [*self._missing(heard), *(note for each in heard.news for note in each.notes)]
+        chosen = self._chosen(heard.news)
+        for each in chosen:  # one that begins has not seen the end of its logs yet
+            sends = each.last > self._known(each.agent, request).final
+            before = self._seen.get(each.agent) or (request.now if sends else 0.0)
+            self._seen[each.agent] = each.seen_at or before
+        self._behind = frozenset(each.agent for each in chosen if each.unread)
+        ranges = tuple(
+            Range(each.agent, final, each.last, each.bytes, each.via)
+            for each in chosen
+            if each.last > (final := self._known(each.agent, request).final)
+        )
+        wanted = Fetch(self._pipeline, self._stream.name, plan.digest, ranges, request.room)
         return Batch(
-            PullWork(tuple(pulls)) if pulls else None,
-            sum(pull.bytes for pull in pulls),
+            PullWork(wanted, self._client) if ranges else None,
+            sum(each.bytes for each in ranges),
             notes=tuple(notes),
             touched=dict(self._seen),
         )
@@ -120,30 +117,77 @@ class Agents:
         )
 
     def close(self) -> None:
-        self._threads.shutdown()
+        self._looks.close()
 
-    def _final(self, agent: str, request: Request) -> int:
-        return request.sources.get(agent, Source(sequence=request.released)).sequence
+    def _hear(self, plan: Plan, request: Request) -> Heard:
+        """Looks at all addresses, and behind relays that are away at who is known to be there."""
+        listed = addresses(self._stream.agents)
+        self._ways = {name: way for name, way in self._ways.items() if way[0] in listed}
+        places = list(dict.fromkeys([*listed, *self._around]))
+        tried: set[str] = set()
+        every = Heard()
+        while places:
+            tried |= {*places}
+            heard = self._look(places, plan, request)
+            every = Heard((*every.news, *heard.news), {**every.away, **heard.away})
+            there = {each.agent for each in every.news}
+            unheard = (way for name, way in self._ways.items() if name not in there)
+            around = (_around(way, {*every.away}, tried) for way in unheard)
+            places = list(dict.fromkeys(place for place in around if place is not None))
+        self._remember(every, listed)
+        return every
 
-    def _look(self, address: str, plan: Plan, request: Request) -> News | WireError:
-        limits = {recipe.shape.id: Limits(recipe.over, recipe.needs) for recipe in plan.recipes}
-        name = self._names.get(address)
-        try:
-            if name is None:  # to learn who it is
-                first = Exchange(self._pipeline, self._stream.name, plan.digest, 0)
-                name = self._client.exchange(address, first).agent
-            told = Exchange(
-                self._pipeline,
-                self._stream.name,
-                plan.digest,
-                self._final(name, request),
-                limits=limits,
-                wanted=request.wanted,
-                counted=request.sources.get(name, Source()).counted,
-            )
-            news = self._client.exchange(address, told)
-            if news.digest != plan.digest:
-                news = self._client.exchange(address, replace(told, plan=plan))
-            return news
-        except WireError as error:
-            return error
+    def _remember(self, heard: Heard, listed: Sequence[str]) -> None:
+        """Takes by which ways agents are found. Those that no relay has any more are forgotten."""
+        there = {each.agent: each.via for each in self._chosen(heard.news)}
+        gone = {*heard.away}
+        self._ways = {name: way for name, way in self._ways.items() if gone.intersection(way)}
+        self._ways |= {name: way for name, way in there.items() if way[0] in listed}
+        self._around = tuple({way[0] for way in there.values()}.difference(listed))
+
+    def _look(self, places: Sequence[str], plan: Plan, request: Request) -> Heard:
+        """One look at some addresses; those behind which somebody needs the plan get it."""
+        told = Exchange(
+            self._pipeline,
+            self._stream.name,
+            plan.digest,
+            {name: self._known(name, request) for name in self._names},
+            limits={r.shape.id: Limits(r.over, r.needs) for r in plan.recipes},
+            wanted=request.wanted,
+        )
+        first = self._looks.at(places, told)
+        self._names |= {each.agent for each in first.news}
+        needing = {each.via[0] for each in first.news if each.digest != plan.digest}
+        if not needing:
+            return first
+        known = {name: self._known(name, request) for name in self._names}
+        second = self._looks.at(sorted(needing), replace(told, known=known, plan=plan))
+        kept = (each for each in first.news if each.via[0] not in needing)
+        return Heard((*kept, *second.news), {**first.away, **second.away})
+
+    def _known(self, agent: str, request: Request) -> Known:
+        source = request.sources.get(agent, Source(sequence=request.released))
+        return Known(source.sequence, source.counted)
+
+    def _chosen(self, news: Sequence[News]) -> list[News]:
+        """Of every agent the news that came through the most relays; of equals, the first."""
+        chosen: dict[str, News] = {}
+        for each in news:
+            if each.agent not in chosen or len(each.via) > len(chosen[each.agent].via):
+                chosen[each.agent] = each
+        return list(chosen.values())
+
+    def _missing(self, heard: Heard) -> Iterator[str]:
+        """Tells once of everybody who is away."""
+        for place in sorted(heard.away.keys() - self._away):
+            read = any(place in way[:-1] for way in self._ways.values())
+            hint = "; agents behind it are read directly" if read else ""
+            yield f"stream '{self._stream.name}': {heard.away[place]}{hint}"
+        self._away = {*heard.away}
+
+
+def _around(way: Sequence[str], away: set[str], tried: set[str]) -> str | None:
+    """The next address on a way that leads past somebody who is away, if there is one to try."""
+    if not away.intersection(way):
+        return None
+    return next((place for place in way[1:] if place not in away | tried), None)

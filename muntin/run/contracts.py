@@ -108,6 +108,7 @@ class Request:
     needs: Needs | None = None  # of finite input; None: everything
     wanted: Mapping[str, int] = field(default_factory=dict)
     """By axis, positions before which windows have to set off soon, whatever is there of them."""
+    room: float | None = None  # seconds until windows have to set off; None: there is no hurry
 
 
 @dataclass(frozen=True)

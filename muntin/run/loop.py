@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from muntin.errors import WireError
 from muntin.fidelity.losses import Loss
 from muntin.fidelity.sampling import picked, sufficient
 from muntin.fidelity.score import EVER, NEVER
@@ -101,6 +102,7 @@ class Loop:
         self._unread = Unread(catalog.stream)
         self._names: frozenset[str] | None = None  # of all sources of finite input
         self._told_unseen = False
+        self._unreached = ""  # why the last batch could not be fetched, if so
         self._warned: set[str] = set()
         self._started: float | None = None
         self._now = 0.0
@@ -133,7 +135,13 @@ class Loop:
             self._names = frozenset() if self._follow else self._intake.names(started)
         batch = self._intake.next(self._request(started, wake_at))
         self._notes += batch.notes
-        self._notes += self._read(batch, started)
+        try:
+            delivered = self._delivered(batch)
+            self._unreached = ""
+        except WireError as error:  # somebody has gone meanwhile: nothing of the batch counts
+            self._notes += self._unfetched(str(error))
+            batch, delivered = replace(batch, work=None, bytes=0, touched=None), []
+        self._notes += self._read(batch, delivered, started)
         self._remaining = batch.remaining
         if batch.work is not None:
             self._unsaved = True
@@ -242,11 +250,11 @@ class Loop:
     def _request(self, started: float, wake_at: float | None) -> Request:
         longest = self._agenda(self._moment()).longest_batch()
         rooms = [None if wake_at is None else wake_at - started, longest]
-        sizes = [self.pace.most(room) for room in rooms if room is not None]
+        room = min((room for room in rooms if room is not None), default=None)
         return Request(
             started,
             self.in_order,
-            min(sizes, default=None),
+            None if room is None else self.pace.most(room),
             self.progress.sources,
             self.slack_us,
             int(started * 1e6) + _DAY_US if self._follow else None,
@@ -255,6 +263,7 @@ class Loop:
             self._recipes(),
             None if self._follow else Needs.of(self.catalog),
             self._wanted(started),
+            room,
         )
 
     def _wanted(self, started: float) -> dict[str, int]:
@@ -266,15 +275,26 @@ class Loop:
         lead = 2 * (self.pace.batch.high + self.pace.leaving.high)
         return {TIME.column: int((started + lead) * 1e6) - soonest}
 
-    def _read(self, batch: Batch, started: float) -> Iterator[str]:
-        """Has a batch read and notes what came of it; tells what the user should know."""
+    def _delivered(self, batch: Batch) -> list[Reading]:
+        """Has a batch read, and its blocks kept."""
+        if batch.work is None:
+            return []
+        final = {name: s.sequence for name, s in self.progress.sources.items() if s.sequence}
+        return self.collection.add(batch.work, self._recipes(), final)
+
+    def _unfetched(self, reason: str) -> list[str]:
+        """Tells once that a batch could not be fetched, until one can be again."""
+        known, self._unreached = self._unreached, reason
+        note = f"stream '{self.catalog.stream.name}': {reason}; it is asked again"
+        return [note] if reason != known else []
+
+    def _read(self, batch: Batch, delivered: Sequence[Reading], started: float) -> Iterator[str]:
+        """Notes what came of a batch; tells what the user should know."""
         self._looked = now = self._tick(started)
         self._unsaved |= bool(batch.lost)
         self._lose(batch.lost)
         readings: list[Reading] = []
         if batch.work is not None:
-            final = {name: s.sequence for name, s in self.progress.sources.items() if s.sequence}
-            delivered = self.collection.add(batch.work, self._recipes(), final)
             readings = list(self._fresh(delivered))
             self.progress.bytes += batch.bytes
             told = self._unread.told(readings, self._follow)

@@ -50,6 +50,15 @@ class Pace:
         self.leaving.take(leaving)
         self.shortest = whole if self.shortest is None else min(self.shortest, whole)
 
+    def takes(self, size: int) -> float:
+        """Seconds that one of this size will hardly exceed."""
+        return self.batch.high + size * self.byte_seconds
+
+    def fade(self) -> None:
+        """Takes that one was not dared: what is known becomes less, or none might be ever again."""
+        self.batch = Measure(_OLD * self.batch.mean, _OLD * self.batch.spread)
+        self.byte_seconds *= _OLD
+
     def most(self, seconds: float) -> int:
         """How many bytes can be read before windows have to set off, so many seconds from now."""
         room = _SAFE * seconds - self.batch.mean

@@ -22,7 +22,7 @@ from zlib import crc32
 import pyarrow as pa
 from pyspark import RDD, SparkContext, StorageLevel
 
-from muntin.errors import MuntinError
+from muntin.errors import MuntinError, WireError
 from muntin.kernel.block import Block, Sources, decode, encode
 from muntin.kernel.compute import Recipe
 from muntin.kernel.due import Due, Emitted, due_kinds
@@ -139,7 +139,11 @@ class SparkCollection:
             moved = computed.partitionBy(self.groups, home)
             held = _merged(moved, shapes, {}).persist(_LEVEL)
             told = self._context.runJob(held, _told)
-        readings = list(_readings(told))
+        try:
+            readings = list(_readings(told))
+        except WireError:  # the next batch may fare better
+            held.unpersist()
+            raise
         step = Step(held, tuple(joined(span for span in told if isinstance(span, Span))))
         self.steps += (step,)
         self._unsaved += (step,)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from threading import Lock
 from typing import TypeVar
@@ -14,9 +14,10 @@ from muntin.errors import InputError, WireError
 from muntin.model import Column, Stream
 from muntin.wire.addresses import addresses
 from muntin.wire.keys import Keys
-from muntin.wire.messages import Exchange, Fetch, News, Parcel, decode, encode, unpack
+from muntin.wire.messages import Exchange, Fetch, Heard, Parcel, Range, decode, encode, unpack
 
 SECONDS = 5.0  # after which an agent that says nothing is away
+_OF_RELAY = 0.7  # of the patience that it meets, so that its own answer is in time
 _TRIES = 3  # to get a delivery that arrives damaged
 _Answer = TypeVar("_Answer")
 
@@ -30,9 +31,10 @@ class Client:
 
     keys: Keys | None = None
 
-    def exchange(self, address: str, told: Exchange) -> News:
-        """One look at an agent. Raises a WireError if it is away, or refuses."""
-        return self._asked(address, "exchange", told, News)
+    def exchange(self, address: str, told: Exchange) -> Heard:
+        """One look at an agent or relay. Raises a WireError if it is away, or refuses."""
+        patience = SECONDS * _OF_RELAY ** len(told.relays)
+        return self._asked(address, "exchange", told, Heard, patience)
 
     def columns(self, address: str, stream: Stream) -> tuple[Column, ...]:
         """The columns that an agent finds in its logs of a stream."""
@@ -43,31 +45,42 @@ class Client:
         return self._asked(address, "settings", stream, dict[str, str])
 
     def fetch(self, address: str, wanted: Fetch) -> Iterator[Parcel]:
-        """Deliveries of an agent; one that arrives damaged is fetched again."""
-        after = wanted.after
-        for attempt in range(1, _TRIES + 1):
-            try:
-                for data in self._parcels(address, replace(wanted, after=after)):
+        """Deliveries; what arrives damaged is fetched again. Those of who is away are not there."""
+        left = {each.agent: each for each in wanted.ranges}
+        damage = WireError("")
+        for _ in range(_TRIES):
+            for data in self._parcels(address, replace(wanted, ranges=tuple(left.values()))):
+                try:
                     parcel = unpack(data)
-                    yield parcel
-                    after = parcel.sequence
+                except WireError as error:
+                    damage = error
+                    break
+                yield parcel
+                left = remaining(left, parcel)
+            else:
                 return
-            except WireError:
-                if attempt == _TRIES:
-                    raise
+        raise damage
 
-    def _asked(self, address: str, action: str, told: object, kind: type[_Answer]) -> _Answer:
+    def _asked(
+        self,
+        address: str,
+        action: str,
+        told: object,
+        kind: type[_Answer],
+        patience: float = SECONDS,
+    ) -> _Answer:
         try:
             asked = flight.Action(action, encode(told))
-            (answer,) = self._connected(address).do_action(asked, self._options())
+            (answer,) = self._connected(address).do_action(asked, self._options(patience))
             return decode(answer.body.to_pybytes(), kind)
         except (pa.ArrowException, ValueError) as error:
             raise self._refused(address, error) from error
 
     def _parcels(self, address: str, wanted: Fetch) -> Iterator[bytes]:
+        hops = 1 + max((len(each.via) for each in wanted.ranges), default=0)
         try:
-            ticket = flight.Ticket(encode(wanted))
-            for chunk in self._connected(address).do_get(ticket, self._options()):
+            ticket, options = flight.Ticket(encode(wanted)), self._options(hops * SECONDS)
+            for chunk in self._connected(address).do_get(ticket, options):
                 yield from chunk.data.column(0).to_pylist()
         except (pa.ArrowException, ValueError) as error:
             raise self._refused(address, error) from error
@@ -86,9 +99,9 @@ class Client:
         own = {"cert_chain": keys.certificate, "private_key": keys.key} if keys.key else {}
         return flight.connect(f"grpc+tls://{address}", tls_root_certs=keys.ca, **own)
 
-    def _options(self) -> flight.FlightCallOptions:
+    def _options(self, patience: float) -> flight.FlightCallOptions:
         headers = [(b"authorization", f"Bearer {self.keys.token}".encode())] if self.keys else []
-        return flight.FlightCallOptions(timeout=SECONDS, headers=headers)
+        return flight.FlightCallOptions(timeout=patience, headers=headers)
 
     def _refused(self, address: str, error: Exception) -> WireError:
         """In one sentence. A connection to nobody is made anew next time.
@@ -102,6 +115,15 @@ class Client:
             return WireError(f"the agent at {address} cannot be reached{hint}")
         told = str(error).split(". Detail:")[0].split(". gRPC client debug")[0]
         return WireError(f"the agent at {address}: {told}")
+
+
+def remaining(left: Mapping[str, Range], parcel: Parcel) -> dict[str, Range]:
+    """What is left of ranges, by agent, once a parcel has come."""
+    moved = {
+        name: replace(each, after=max(each.after, parcel.numbers.get(name, 0)))
+        for name, each in left.items()
+    }
+    return {name: each for name, each in moved.items() if each.after < each.upto}
 
 
 def ask_any(agents: Iterable[str], ask: Callable[[str], _Answer], what: str) -> _Answer:

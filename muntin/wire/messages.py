@@ -1,9 +1,12 @@
 """The messages between a pipeline and its agents, as values and as bytes.
 
     pipeline ──Exchange──► agent      jobs, how far deliveries are final    (every look)
-    pipeline ◄──News────── agent      how far deliveries go, signs of life
+    pipeline ◄──Heard───── agent      how far deliveries go, signs of life
     pipeline ──Fetch─────► agent      deliveries by number                  (from tasks)
     pipeline ◄──Parcel──── agent      blocks and readings, with a checksum
+
+A relay between the two says the same: an exchange names every agent that it is for, what is heard
+is of all that are behind one address, and a fetch has the ranges of several.
 
 What arrives is checked against the types of its fields before anything else sees it; nothing in a
 message is run, but the SQL of jobs and, where the agent allows it, their Python.
@@ -50,6 +53,15 @@ class Plan:
         told = repr((replace(self, recipes=lasting), [recipe.shape.pane for recipe in lasting]))
         return sha256(told.encode()).hexdigest()[:16]
 
+    @property
+    def python(self) -> str | None:
+        """A job that is no SQL alone, or an aggregate of one; None if all are SQL."""
+        for recipe in self.recipes:
+            for code in (recipe.shape.code, *(cell.code for cell in recipe.shape.states)):
+                if code is not None:
+                    return code.job
+        return None
+
 
 @dataclass(frozen=True)
 class Limits:
@@ -60,19 +72,30 @@ class Limits:
 
 
 @dataclass(frozen=True)
+class Known:
+    """What a pipeline has of an agent."""
+
+    final: int  # the number of the last delivery that is committed
+    counted: Mapping[str, int] = field(default_factory=dict)
+    """By axis: how far deliveries have come that are final."""
+
+
+@dataclass(frozen=True)
 class Exchange:
-    """One look of a pipeline at an agent. The plan is sent where the agent has another one."""
+    """One look of a pipeline at agents. The plan is sent where one of them has another.
+
+    An agent that is not among those `known` tells who it is, and does nothing else.
+    """
 
     pipeline: str  # a name for the state it keeps, which no other has
     stream: str
     digest: str  # of the plan
-    final: int  # the number of the last delivery that is committed
+    known: Mapping[str, Known] = field(default_factory=dict)  # by agent
     plan: Plan | None = None
     limits: Mapping[str, Limits] = field(default_factory=dict)  # by shape
     wanted: Mapping[str, int] = field(default_factory=dict)
     """By axis: positions before which panes are wanted, whether or not they are over."""
-    counted: Mapping[str, int] = field(default_factory=dict)
-    """By axis: how far deliveries have come that are final."""
+    relays: tuple[str, ...] = ()  # that have passed it on
     version: int = VERSION
 
 
@@ -87,23 +110,48 @@ class News:
     unread: bool = False  # whether there is more than they tell of
     seen_at: float = 0.0  # when all that was written had been read, by the agent's clock
     notes: tuple[str, ...] = ()
+    via: tuple[str, ...] = ()  # addresses from who hears this to the agent, its own the last
+
+
+@dataclass(frozen=True)
+class Heard:
+    """What is heard of all agents at an address or behind it, and by address who is away, why."""
+
+    news: tuple[News, ...] = ()
+    away: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Range:
+    """Deliveries of one agent: those after one number and up to another."""
+
+    agent: str
+    after: int
+    upto: int
+    bytes: int = 0  # about so many
+    via: tuple[str, ...] = ()  # addresses from who is asked to the agent; none: it is the agent
 
 
 @dataclass(frozen=True)
 class Fetch:
-    """Asks for the deliveries after one number and up to another."""
+    """Asks for deliveries, of which blocks may be merged on their way."""
 
     pipeline: str
     stream: str
-    after: int
-    upto: int
+    digest: str  # of the plan
+    ranges: tuple[Range, ...]
+    within: float | None = None  # seconds in which they are wanted, if that matters
 
 
 @dataclass(frozen=True)
 class Parcel:
-    """A delivery on its way: what was read, and the blocks by shape."""
+    """Deliveries on their way: what was read, and the blocks by shape.
 
-    sequence: int
+    `numbers` has, by agent, the number of the last delivery in here; those before it, from where
+    they were asked for, are in here or in parcels before.
+    """
+
+    numbers: Mapping[str, int]
     readings: tuple[Reading, ...]
     blocks: Mapping[str, bytes]
 

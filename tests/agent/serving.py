@@ -12,10 +12,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from threading import Thread
 
-from muntin.agent.agent import Agent
-from muntin.agent.server import AgentServer
+from muntin.agent.agent import Agent, Asked
 from muntin.agent.settings import AgentSettings, Limits, StreamSettings
 from muntin.wire.keys import Keys
+from muntin.wire.server import Server
 
 CLAUSES = {"FORMAT": "json", "TIMESTAMP": "t", "SLACK": "1 SECOND"}
 
@@ -27,12 +27,13 @@ def serving(
     keys: Keys | None = None,
     mutual: bool = False,
     limits: Limits | None = None,
+    at: str = "127.0.0.1:0",
 ) -> Iterator[tuple[Agent, str]]:
     """An agent that reads `folder/*.log` as stream logs, and its address."""
     (folder / "state").mkdir(parents=True, exist_ok=True)
     streams = {"logs": StreamSettings((str(folder / "*.log"),), CLAUSES)}
     agent = Agent(AgentSettings(name, folder / "state", streams, limits or Limits()))
-    server = AgentServer(agent, "127.0.0.1:0", keys, mutual)
+    server = Server(Asked(agent), at, keys, mutual)
     reading = Thread(target=agent.run)
     reading.start()
     try:
@@ -87,6 +88,9 @@ class AgentProcess:
         told = self._process.stderr.readline()
         assert f"agent '{self._name}' listens at " in told, told
         self.address = told.split("listens at ")[1].split(";")[0]
+
+    def send(self, number: signal.Signals) -> None:
+        self._process.send_signal(number)
 
     def kill(self) -> None:
         self._process.kill()

@@ -15,7 +15,7 @@ from muntin.fidelity.score import State
 from muntin.fidelity.scoreboard import Source
 from muntin.language.program import sql
 from muntin.run.catalog import Catalog
-from muntin.wire.messages import Exchange, Fetch, Plan, unpack
+from muntin.wire.messages import Exchange, Fetch, Known, Parcel, Plan, Range, unpack
 from tests.wire.test_messages import plan
 
 STREAM = (
@@ -43,14 +43,19 @@ class Visited:
         counted: dict[str, int] | None = None,
     ) -> int:
         asked = with_ or plan()
-        told = Exchange(pipeline, "logs", asked.digest, final, counted=counted or {})
-        news = self.agent.exchange(told)
+        known = {"web01": Known(final, counted or {})}
+        told = Exchange(pipeline, "logs", asked.digest, known)
+        (news,) = self.agent.exchange(told).news
         if news.digest != asked.digest:
-            news = self.agent.exchange(replace(told, plan=asked))
+            (news,) = self.agent.exchange(replace(told, plan=asked)).news
         return news.last
 
+    def fetch(self, pipeline: str, after: int, upto: int, agent: str = "web01") -> list[Parcel]:
+        wanted = Fetch(pipeline, "logs", "", (Range(agent, after, upto),))
+        return [unpack(data) for data in self.agent.fetch(wanted)]
+
     def records(self, pipeline: str) -> int:
-        parcels = map(unpack, self.agent.fetch(Fetch(pipeline, "logs", 0, 99)))
+        parcels = self.fetch(pipeline, 0, 1)
         return sum(reading.records for parcel in parcels for reading in parcel.readings)
 
 
@@ -105,7 +110,7 @@ def test_an_agent_that_lost_its_state_counts_nothing_twice(tmp_path: Path) -> No
     visited.exchange("one")
     visited.agent.step()
     last = visited.exchange("one")
-    (parcel,) = map(unpack, visited.agent.fetch(Fetch("one", "logs", 0, last)))
+    (parcel,) = visited.fetch("one", 0, last)
     source = Source()
     source.advance({}, parcel.readings[0].reached, parcel.readings[0].doubt)
     counted = source.counted
@@ -117,7 +122,7 @@ def test_an_agent_that_lost_its_state_counts_nothing_twice(tmp_path: Path) -> No
         visited.agent.step()
         visited.now += 2
     assert visited.exchange("one", last, counted=counted) == last + 1
-    (parcel,) = map(unpack, visited.agent.fetch(Fetch("one", "logs", last, last + 1)))
+    (parcel,) = visited.fetch("one", last, last + 1)
     assert not parcel.blocks
     (reading,) = parcel.readings
     assert not reading.tallies
@@ -162,3 +167,27 @@ def test_open_panes_have_their_room_and_give_it_back(
     visited.now += 20
     visited.exchange("two")  # takes the stream over
     assert not list((tmp_path / "open").iterdir())
+
+
+def test_who_is_not_named_tells_who_it_is_and_does_nothing(tmp_path: Path) -> None:
+    visited = Visited(tmp_path)
+    told = Exchange("one", "logs", plan().digest, {"web02": Known(0)}, plan())
+    (news,) = visited.agent.exchange(told).news
+    assert (news.agent, news.digest, news.last) == ("web01", "", 0)
+    assert not list(tmp_path.glob("*.safe"))
+    assert not visited.agent.step()
+
+
+def test_of_a_range_all_deliveries_are_handed_out_or_none(tmp_path: Path) -> None:
+    visited = Visited(tmp_path)
+    visited.exchange("one")
+    visited.agent.step()
+    last = visited.exchange("one")
+    assert [parcel.numbers for parcel in visited.fetch("one", 0, last)] == [{"web01": 1}]
+    with pytest.raises(WireError, match="'web01' has no deliveries 1 to 2 of 'web01'"):
+        visited.fetch("one", 0, last + 1)
+    with pytest.raises(WireError, match="'web01' has no deliveries 1 to 1 of 'web02'"):
+        visited.fetch("one", 0, last, "web02")
+    visited.exchange("one", last)
+    with pytest.raises(WireError, match="'web01' has no deliveries 1 to 1 of 'web01'"):
+        visited.fetch("one", 0, last)  # it is final, and gone

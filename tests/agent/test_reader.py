@@ -87,10 +87,9 @@ class Beside:
         """Fetches deliveries, makes some of them final, and says so."""
         last = max(self.final, default=0)
         parcels = [unpack(data) for data in self.reader.fetch(last, self.reader.last)]
-        assert [parcel.sequence for parcel in parcels] == list(
-            range(last + 1, self.reader.last + 1)
-        )
-        self.final |= {parcel.sequence: parcel for parcel in parcels[:most]}
+        numbers = [number for parcel in parcels for number in parcel.numbers.values()]
+        assert numbers == list(range(last + 1, self.reader.last + 1))
+        self.final |= dict(zip(numbers[:most], parcels, strict=False))
         self.reader.release(max(self.final, default=0))
 
     def finish(self) -> None:

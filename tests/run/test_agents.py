@@ -212,3 +212,15 @@ def test_there_is_no_end_of_agents(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="comes from agents, which go on; run it without --once"):
         intake.require()
     intake.close()
+
+
+def test_an_agent_that_has_just_begun_is_not_taken_for_silent(tmp_path: Path) -> None:
+    """It has not seen the end of its logs yet; its silence is counted from what it sends first."""
+    write(tmp_path / "web01", 0, 100)
+    with serving("web01", tmp_path / "web01") as (_, place):
+        pipeline = Pipeline(asked([place]))
+        sources, began = pipeline.run.loop.progress.sources, time.time()
+        while "web01" not in sources:
+            pipeline.turn()
+        assert sources["web01"].wrote_at >= began
+        pipeline.intake.close()

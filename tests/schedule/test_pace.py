@@ -51,3 +51,11 @@ def test_batches_take_a_quarter_of_the_time_and_are_never_far_apart() -> None:
     assert rest_after(0.01, 0.1) == 0.1
     assert rest_after(0.2, 0.1) == pytest.approx(0.6)
     assert rest_after(60.0, 0.1) == 2.0
+
+
+def test_how_long_something_takes_and_what_is_not_dared_fades() -> None:
+    pace = Pace(Measure(0.1, 0.05), byte_seconds=1e-6)
+    assert pace.takes(MB) == pytest.approx(0.2 + MB * 1e-6)
+    before = pace.takes(MB)
+    pace.fade()
+    assert pace.takes(MB) == pytest.approx(0.8 * before)

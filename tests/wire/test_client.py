@@ -12,7 +12,9 @@ from pyarrow import flight
 from muntin.errors import InputError, WireError
 from muntin.kernel.reading import Reading
 from muntin.wire.client import Client, ask_any
-from muntin.wire.messages import Fetch, Parcel, decode, pack
+from muntin.wire.messages import Fetch, Parcel, Range, decode, pack
+
+WANTED = Fetch("p", "logs", "d", (Range("web", 0, 3),))
 
 
 class Damaging(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow has no types
@@ -25,10 +27,11 @@ class Damaging(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow has no
 
     def do_get(self, context: object, ticket: flight.Ticket) -> flight.RecordBatchStream:
         wanted = decode(ticket.ticket, Fetch)
-        self.asked.append(wanted.after)
+        (asked,) = wanted.ranges
+        self.asked.append(asked.after)
         rows = []
-        for number in range(wanted.after + 1, wanted.upto + 1):
-            data = pack(Parcel(number, (Reading("web", number, records=number),), {}))
+        for number in range(asked.after + 1, asked.upto + 1):
+            data = pack(Parcel({"web": number}, (Reading("web", number, records=number),), {}))
             if number == 2 and self.times:
                 self.times -= 1
                 data = data[:-1] + bytes([data[-1] ^ 1])
@@ -47,15 +50,15 @@ def damaging(times: int) -> Iterator[tuple[Damaging, str]]:
 
 def test_a_damaged_delivery_is_fetched_again() -> None:
     with damaging(2) as (server, place):
-        parcels = list(Client().fetch(place, Fetch("p", "logs", 0, 3)))
-        assert [parcel.sequence for parcel in parcels] == [1, 2, 3]
+        parcels = list(Client().fetch(place, WANTED))
+        assert [parcel.numbers["web"] for parcel in parcels] == [1, 2, 3]
         assert server.asked == [0, 1, 1]
 
 
 def test_one_that_stays_damaged_is_told_of() -> None:
     with damaging(9) as (_, place):
-        parcels = Client().fetch(place, Fetch("p", "logs", 0, 3))
-        assert next(parcels).sequence == 1
+        parcels = Client().fetch(place, WANTED)
+        assert next(parcels).numbers == {"web": 1}
         with pytest.raises(WireError, match="a delivery was damaged on its way"):
             next(parcels)
 

@@ -16,10 +16,13 @@ from muntin.run.catalog import Catalog
 from muntin.wire.messages import (
     Exchange,
     Fetch,
+    Heard,
+    Known,
     Limits,
     News,
     Parcel,
     Plan,
+    Range,
     decode,
     encode,
     pack,
@@ -41,14 +44,17 @@ def plan() -> Plan:
 
 
 def test_what_is_sent_is_what_arrives() -> None:
-    told = Exchange("p", "logs", "d", 7, plan(), {"s": Limits(1, None)}, {POSITION: 5})
+    known = {"web": Known(7, {POSITION: 4})}
+    told = Exchange("p", "logs", "d", known, plan(), {"s": Limits(1, None)}, {POSITION: 5}, ("r",))
     arrived = decode(encode(told), Exchange)
     assert arrived == told
     assert arrived.plan is not None
     assert arrived.plan.digest == plan().digest
     ids = [recipe.shape.id for recipe in arrived.plan.recipes]
     assert ids == [recipe.shape.id for recipe in plan().recipes]
-    for message in (News("web", "d", 3, notes=("n",)), Fetch("p", "s", 1, 2)):
+    heard = Heard((News("web", "d", 3, notes=("n",), via=("a:1", "b:2")),), {"c:3": "why"})
+    fetch = Fetch("p", "s", "d", (Range("web", 1, 2, 30, ("b:2",)),), 0.5)
+    for message in (heard, fetch):
         assert decode(encode(message), type(message)) == message
 
 
@@ -64,11 +70,11 @@ def test_a_reading_arrives_whole() -> None:
         faults=(Fault("j", "map", "x", "why"),),
         changed={"s": frozenset([1, 2])},
     )
-    assert unpack(pack(Parcel(3, (reading,), {}))) == Parcel(3, (reading,), {})
+    assert unpack(pack(Parcel({"web": 3}, (reading,), {}))) == Parcel({"web": 3}, (reading,), {})
 
 
 def test_damage_is_seen() -> None:
-    data = pack(Parcel(3, (Reading("web", 3, records=5),), {}))
+    data = pack(Parcel({"web": 3}, (Reading("web", 3, records=5),), {}))
     for at in range(len(data)):
         with pytest.raises(WireError):
             unpack(data[:at] + bytes([data[at] ^ 1]) + data[at + 1 :])
@@ -78,7 +84,7 @@ def test_damage_is_seen() -> None:
 
 def test_a_block_that_is_none_is_refused() -> None:
     with pytest.raises(BlockError):
-        unpack(pack(Parcel(1, (), {"shape": b"no block"})))
+        unpack(pack(Parcel({"web": 1}, (), {"shape": b"no block"})))
 
 
 junk = st.recursive(
@@ -91,14 +97,14 @@ junk = st.recursive(
 @examples(200)
 @given(junk)
 def test_other_values_are_no_messages(value: object) -> None:
-    for kind in (Exchange, Fetch, Plan, News):
+    for kind in (Exchange, Fetch, Plan, News, Range):
         with pytest.raises(WireError, match="this is no"):
             decode(encode(value), kind)
 
 
 def test_damaged_messages_are_messages_or_refused() -> None:
     """A hundred thousand of them; whatever is understood has the types that it says."""
-    whole, chance = encode(Exchange("p", "logs", "d", 7, plan())), random.Random(5)
+    whole, chance = encode(Exchange("p", "logs", "d", {"web": Known(7)}, plan())), random.Random(5)
     understood = 0
     for _ in range(100_000):
         data = bytearray(whole)
@@ -110,7 +116,7 @@ def test_damaged_messages_are_messages_or_refused() -> None:
         except WireError:
             continue
         understood += 1
-        assert isinstance(arrived.final, int)
+        assert all(isinstance(known.final, int) for known in arrived.known.values())
         assert arrived.plan is None or isinstance(arrived.plan.recipes, tuple)
     assert 0 < understood < 50_000
 

@@ -11,7 +11,7 @@ import pytest
 from pyarrow import flight
 
 from muntin.wire.client import Client
-from muntin.wire.messages import Exchange, Fetch, encode
+from muntin.wire.messages import Exchange, Fetch, Known, Range, encode
 from tests.agent.serving import serving
 from tests.wire.test_messages import PROGRAM, plan
 
@@ -30,19 +30,23 @@ def test_what_is_no_message_is_refused_in_a_sentence(tmp_path: Path) -> None:
         assert "this is no Exchange" in refusal(place, "exchange", b"{")
         assert "there is no action 'shutdown'" in refusal(place, "shutdown", b"")
         assert "of 20971520 bytes is too long" in refusal(place, "exchange", b" " * (20 << 20))
-        old = encode(Exchange("p", "logs", "d", 0, version=9))
+        old = encode(Exchange("p", "logs", "d", version=9))
         assert "agent 'web01' speaks version 1, the pipeline 9" in refusal(place, "exchange", old)
         for stream in ("other", "../logs"):
-            other = encode(Exchange("p", stream, plan().digest, 0, plan()))
+            other = encode(Exchange("p", stream, plan().digest, {"web01": Known(0)}, plan()))
             assert f"has no stream '{stream}'" in refusal(place, "exchange", other)
         plan_of_other = replace(plan(), stream=replace(plan().stream, name="other"))
-        told = encode(Exchange("p", "logs", plan_of_other.digest, 0, plan_of_other))
+        told = encode(
+            Exchange("p", "logs", plan_of_other.digest, {"web01": Known(0)}, plan_of_other)
+        )
         assert "this is a plan for another stream" in refusal(place, "exchange", told)
         with flight.connect(f"grpc+tcp://{place}") as own:
             with pytest.raises(pa.ArrowException, match="this is no Fetch"):
                 own.do_get(flight.Ticket(b"\xff")).read_all()
             with pytest.raises(pa.ArrowException, match="has nothing for this pipeline"):
-                own.do_get(flight.Ticket(encode(Fetch("q", "logs", 0, 1)))).read_all()
+                own.do_get(
+                    flight.Ticket(encode(Fetch("q", "logs", "d", (Range("web01", 0, 1),))))
+                ).read_all()
             with pytest.raises((pa.ArrowException, NotImplementedError)):
                 list(own.list_flights())
         assert Client().settings(place, "logs")["FORMAT"] == "json"
@@ -50,7 +54,7 @@ def test_what_is_no_message_is_refused_in_a_sentence(tmp_path: Path) -> None:
 
 def test_junk_does_not_end_it(tmp_path: Path) -> None:
     chance = Random(3)
-    whole = encode(Exchange("p", "logs", plan().digest, 0, plan()))
+    whole = encode(Exchange("p", "logs", plan().digest, {"web01": Known(0)}, plan()))
     (tmp_path / "a.log").write_text('{"t": 1, "k": "a", "n": 2}\n')
     with serving("web01", tmp_path) as (_, place), flight.connect(f"grpc+tcp://{place}") as own:
         for _ in range(500):

@@ -1,30 +1,45 @@
-"""An agent behind Arrow Flight: an action to exchange, and deliveries to get."""
+"""The other side of Arrow Flight: who answers pipelines, an agent or a relay, as a server."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from hmac import compare_digest
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 import pyarrow as pa
 from pyarrow import flight
 
-from muntin.agent.agent import Agent
 from muntin.errors import MuntinError
-from muntin.model import Stream
+from muntin.model import Column, Stream
 from muntin.wire.keys import Keys
-from muntin.wire.messages import Exchange, Fetch, decode, encode
+from muntin.wire.messages import Exchange, Fetch, Heard, decode, encode
 
 PARCELS = pa.schema([("parcel", pa.binary())])
 _Message = TypeVar("_Message")
 _MOST_TOLD = 16 << 20  # bytes of a message
 
 
-class AgentServer(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow has no types
-    """Serves until it is shut down; every answer is made by the thread that reads logs."""
+class Answering(Protocol):
+    """Who answers pipelines, from any thread. What is refused is a MuntinError."""
+
+    def exchange(self, told: Exchange) -> Heard:
+        """Takes what a pipeline says; tells how far deliveries go."""
+
+    def columns(self, stream: Stream) -> tuple[Column, ...]:
+        """What logs of a stream look like."""
+
+    def clauses(self, stream: str) -> dict[str, str]:
+        """What the settings of agents say of a stream, in the words of SQL."""
+
+    def fetch(self, wanted: Fetch) -> Iterable[bytes]:
+        """Deliveries by number, packed. Those that cannot be had now are left out."""
+
+
+class Server(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow has no types
+    """Serves until it is shut down."""
 
     def __init__(
-        self, agent: Agent, address: str, keys: Keys | None = None, mutual: bool = False
+        self, host: Answering, address: str, keys: Keys | None = None, mutual: bool = False
     ) -> None:
         """With keys, all is encrypted and only who has the token is answered.
 
@@ -40,24 +55,25 @@ class AgentServer(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow has
                 root_certificates=keys.ca,
                 middleware={"token": _Doorman(keys.token)},
             )
-        self._agent = agent
+        self._host = host
 
     def do_action(self, context: object, action: flight.Action) -> Iterator[bytes]:
         kinds: dict[str, tuple[type, Callable[[Any], object]]] = {
-            "exchange": (Exchange, self._agent.exchange),
-            "columns": (Stream, self._agent.columns),
-            "settings": (str, self._agent.clauses),
+            "exchange": (Exchange, self._host.exchange),
+            "columns": (Stream, self._host.columns),
+            "settings": (str, self._host.clauses),
         }
         if action.type not in kinds:
             raise flight.FlightServerError(f"there is no action '{action.type[:40]}'")
         kind, answer = kinds[action.type]
         told: object = _understood(action.body.to_pybytes(), kind)
-        return iter([encode(_answered(lambda: self._agent.ask(lambda: answer(told))))])
+        return iter([encode(_answered(lambda: answer(told)))])
 
     def do_get(self, context: object, ticket: flight.Ticket) -> flight.RecordBatchStream:
         wanted = _understood(ticket.ticket, Fetch)
-        parcels = _answered(lambda: self._agent.ask(lambda: self._agent.fetch(wanted)))
-        batches = (pa.record_batch([pa.array([data], pa.binary())], PARCELS) for data in parcels)
+        parcels = iter(_answered(lambda: self._host.fetch(wanted)))
+        packed = iter(lambda: _answered(lambda: next(parcels, None)), None)
+        batches = (pa.record_batch([pa.array([data], pa.binary())], PARCELS) for data in packed)
         return flight.GeneratorStream(PARCELS, batches)
 
 

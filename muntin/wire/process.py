@@ -1,0 +1,77 @@
+"""A process that answers pipelines: where it listens, to whom, and how it ends."""
+
+from __future__ import annotations
+
+import ipaddress
+import signal
+from collections.abc import Callable
+from dataclasses import dataclass
+from threading import Event, Thread
+
+import pyarrow as pa
+
+from muntin.errors import InputError
+from muntin.wire.keys import Keys
+from muntin.wire.server import Answering, Server
+
+_Host = ipaddress.IPv4Address | ipaddress.IPv6Address
+
+
+@dataclass(frozen=True)
+class Door:
+    """Where a process listens, and who may come in. Without keys that is this machine alone."""
+
+    listen: str
+    keys: Keys | None = None
+    mutual: bool = False
+
+    def host(self, kind: str) -> _Host:
+        """The host; refuses to be open to everybody. `kind` is what listens, as "an agent"."""
+        host, _, port = self.listen.rpartition(":")
+        try:
+            if not port.isdigit():
+                raise ValueError
+            found = ipaddress.ip_address("127.0.0.1" if host == "localhost" else host.strip("[]"))
+        except ValueError:
+            raise InputError(
+                f"--listen {self.listen} is no address; say for example 127.0.0.1:7070"
+            ) from None
+        if self.keys is None and not found.is_loopback:
+            raise InputError(
+                f"{self.listen} is open to others: {_alone(kind)}; give --keys, or 127.0.0.1:PORT"
+            )
+        return found
+
+
+def serve(
+    answering: Answering,
+    kind: str,
+    name: str,
+    door: Door,
+    tell: Callable[[str], None],
+    run: Callable[[], None],
+    stop: Event,
+) -> None:
+    """Has somebody answered for while `run` runs, which ends once `stop` is set: by a signal."""
+    host = door.host(kind)
+    try:
+        server = Server(answering, door.listen, door.keys, door.mutual)
+    except (OSError, pa.ArrowException) as error:  # Flight does not say which
+        raise InputError(
+            f"nothing can listen at {door.listen}; see whether something else does"
+        ) from error
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda *_: stop.set())
+    serving = Thread(target=server.serve, name="flight")
+    serving.start()
+    limits = _alone(kind) if door.keys is None else "who has its token may ask"
+    try:
+        tell(f"{kind.split()[-1]} '{name}' listens at {host}:{server.port}; {limits}")
+        run()
+    finally:
+        server.shutdown()
+        serving.join()
+
+
+def _alone(kind: str) -> str:
+    return f"without keys {kind} listens on this machine alone"
