@@ -165,6 +165,9 @@ class Agent:
                 self._drop(name)
             reader = None
         self._heard[name] = now
+        if reader is not None and known.final < reader.released:
+            self._drop(name)  # an older state of the pipeline: what it asks for is gone
+            reader = None
         if reader is not None and reader.plan.digest == told.digest:
             return reader
         digest, reason = self._failed.get(name, ("", ""))

@@ -72,6 +72,7 @@ class StreamReader:
         self._open: dict[str, OpenPanes] = {}
         self._waiting: deque[tuple[int, bytes]] = deque()
         self.last = point.sequence  # the number of the last delivery
+        self.released = point.sequence  # and of the last that is final
         self.unread = True  # until a look has shown that there is nothing
         self.seen_at = 0.0  # when all that was written had been read, and was in deliveries
         self._read_at = 0.0
@@ -171,10 +172,8 @@ class StreamReader:
         if not ends:
             return
         self._begins |= ends
-        unmade = tuple(
-            Unmade(id_, backlog.at // wanted[id_].pane * wanted[id_].pane, end, State.SHED)
-            for id_, end in ends.items()
-        )
+        lower = backlog.at - (self.plan.slack_us or 0)  # what would come late is left out, too
+        unmade = tuple(Unmade(id_, lower, end, State.SHED) for id_, end in ends.items())
         self._take({}, [Reading(self._stream.source or "", unmade=unmade)], now)
         if unread:
             first = min(self._begins[recipe.shape.id] for recipe in self.plan.recipes)
@@ -196,6 +195,7 @@ class StreamReader:
 
     def release(self, final: int) -> None:
         """Lets go of deliveries that the pipeline has made final."""
+        self.released = max(self.released, final)
         while self._waiting and self._waiting[0][0] <= final:
             self._waiting.popleft()
         self._log.forget(final)
@@ -218,7 +218,7 @@ class StreamReader:
             limited.append(
                 replace(
                     recipe,
-                    over=_later(limits.over, begins),
+                    over=limits.over,
                     needs=_later(limits.needs, begins),
                     until=None,
                 )
@@ -289,7 +289,9 @@ class StreamReader:
                 return True
             if horizon[axis] // shape.pane > before // shape.pane:
                 return True
-        return False
+        # A job may want none of the records: the pipeline has to hear that they were read.
+        tallies = (tally for reading in self._readings.values() for tally in reading.tallies)
+        return any(tally.size and _is_tally_over(tally, horizon) for tally in tallies)
 
     def _cut(self, horizon: Horizon | None) -> None:
         """Makes a delivery of what is over at the horizon, or of everything; writes it down."""

@@ -42,36 +42,39 @@ class SafeLog:
     def __init__(self, path: Path) -> None:
         self._path = path
         self.pipeline = ""  # whose deliveries these are; nobody's, if there are none
-        self._points: list[SafePoint] = []
+        self._points: list[tuple[int, bytes]] = []  # as they were written: others go on changing
         self._size = 0
         if path.exists():
             head, *points = tape.read(path)
             self.pipeline = _decoded(head, str, path)
-            self._points = [_decoded(point, SafePoint, path) for point in points]
+            self._points = [(_decoded(data, SafePoint, path).sequence, data) for data in points]
 
     def after(self, sequence: int) -> SafePoint | None:
         """The safe point behind a delivery, if it is known."""
-        return next((point for point in self._points if point.sequence == sequence), None)
+        found = (data for number, data in self._points if number == sequence)
+        return next((_decoded(data, SafePoint, self._path) for data in found), None)
 
     def begin(self, pipeline: str, point: SafePoint) -> None:
         """Starts over, for another pipeline or from another place."""
-        self.pipeline, self._points = pipeline, [point]
+        self.pipeline = pipeline
+        self._points = [(point.sequence, msgspec.msgpack.encode(point))]
         self._rewrite()
 
     def add(self, point: SafePoint) -> None:
         """Writes the safe point of the next delivery."""
-        self._points.append(point)
-        self._size = tape.add(self._path, [msgspec.msgpack.encode(point)])
+        data = msgspec.msgpack.encode(point)
+        self._points.append((point.sequence, data))
+        self._size = tape.add(self._path, [data])
 
     def forget(self, before: int) -> None:
         """Drops safe points behind which nobody goes on any more."""
-        self._points = [point for point in self._points if point.sequence >= before]
+        self._points = [point for point in self._points if point[0] >= before]
         if self._size > _WORTH_REWRITING * len(self._points):
             self._rewrite()
 
     def _rewrite(self) -> None:
-        records = [self.pipeline, *self._points]
-        self._size = tape.create(self._path, map(msgspec.msgpack.encode, records))
+        points = (data for _, data in self._points)
+        self._size = tape.create(self._path, [msgspec.msgpack.encode(self.pipeline), *points])
 
 
 def _decoded(record: bytes, kind: type[_Value], path: Path) -> _Value:

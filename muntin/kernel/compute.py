@@ -179,8 +179,10 @@ def _used(recipe: Recipe, course: _Course, places: _Places) -> Mask:
         used &= course.positions < recipe.until
     if not kind_of(shape).has_panes:
         # What is late may still tell a session that is open of itself.
-        first = None if recipe.over is None else recipe.over - (shape.gap or 0)
-        return used if first is None else used & (course.positions >= first)
+        over = None if recipe.over is None else recipe.over - (shape.gap or 0)
+        for first in (over, recipe.needs):
+            used &= course.positions >= (_NONE if first is None else first)
+        return used
     if recipe.sources is not None:
         for number, rows in places.stretches(apart=True):
             used[rows.start : rows.stop] &= places.segments[number].source in recipe.sources

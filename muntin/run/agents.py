@@ -101,7 +101,7 @@ class Agents:
             PullWork(wanted, self._client) if ranges else None,
             sum(each.bytes for each in ranges),
             notes=tuple(notes),
-            touched=dict(self._seen),
+            touched={**dict.fromkeys(request.sources, 0.0), **self._seen},  # away is not ended
         )
 
     def behind(self, sources: Mapping[str, Source]) -> frozenset[str]:

@@ -380,7 +380,9 @@ class Loop:
         progress.ledger.add(tally for reading in readings for tally in reading.tallies)
         self._chooser.computed(self.catalog, readings)
         jobs = self.catalog.jobs
-        notes = [note for f in faults for note in progress.failures.read(jobs[f.job], f)]
+        # Agents may have met one for a job that is gone.
+        met = (fault for fault in faults if fault.job in jobs)
+        notes = [note for f in met for note in progress.failures.read(jobs[f.job], f)]
         return [*self._leaps(before, now), *notes]
 
     def _leaps(self, before: Mapping[str, Source], now: float) -> Iterator[str]:

@@ -191,3 +191,15 @@ def test_of_a_range_all_deliveries_are_handed_out_or_none(tmp_path: Path) -> Non
     visited.exchange("one", last)
     with pytest.raises(WireError, match="'web01' has no deliveries 1 to 1 of 'web01'"):
         visited.fetch("one", 0, last)  # it is final, and gone
+
+
+def test_an_older_state_of_the_pipeline_gets_what_it_asks_for_again(tmp_path: Path) -> None:
+    visited = Visited(tmp_path)
+    visited.exchange("one")
+    visited.agent.step()
+    last = visited.exchange("one")
+    visited.exchange("one", last)  # it is final, and let go of
+    assert visited.exchange("one", 0) == 0
+    visited.agent.step()
+    assert visited.exchange("one", 0) == 1
+    assert visited.records("one") == 2

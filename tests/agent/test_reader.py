@@ -18,8 +18,7 @@ from muntin.agent.buffers import Buffers
 from muntin.agent.reader import StreamReader, restarted
 from muntin.agent.safe import SafeLog, SafePoint
 from muntin.agent.settings import AgentSettings, StreamSettings
-from muntin.fidelity.losses import Unmade
-from muntin.fidelity.score import State
+from muntin.fidelity.score import Gap, State
 from muntin.kernel.block import Block
 from muntin.kernel.merge import merge
 from muntin.kernel.reading import Reading, added_up
@@ -324,7 +323,8 @@ def test_panes_that_would_come_too_late_are_shed(
     first, ninety = int(NOW) // 10, int(NOW) // 10 + 9
     assert rows.filter(pc.field("pane") >= ninety)["c0"].to_pylist()[:2] == [500, 500]
     shed = [each for each in reading.unmade if each.lower >= first * 10 * SECOND]
-    assert shed == [Unmade(id_, first * 10 * SECOND, ninety * 10 * SECOND, State.SHED)]
+    assert [each.gap(10 * SECOND) for each in shed] == [Gap(first, ninety, State.SHED)]
+    assert {each.shape for each in shed} == {id_}
     assert reading.records < 2500  # of ten thousand: what is shed is not read
     assert beside.now < NOW + 115
 
@@ -372,3 +372,17 @@ def test_without_a_safe_point_nothing_is_counted_twice(tmp_path: Path) -> None:
     assert {p: n for p, n in found.items() if p != 5} == {
         p: n for p, n in tallies.items() if p != 5
     }
+
+
+def test_what_no_job_wants_is_told_to_have_been_read(tmp_path: Path) -> None:
+    """Somebody writes all the time, and nothing of it passes the filter."""
+    text = JOBS.split("CREATE JOB sums")[0]
+    text += "CREATE JOB rare AS SELECT count(*) AS c FROM logs WHERE n > 100 WINDOW 5 SECONDS;"
+    beside = Beside(tmp_path, sql(text))
+    for second in range(1, 30):
+        beside.write([(float(second), "a", 1)])
+        beside.turn()
+        beside.commit()
+    blocks, reading = beside.shipped()
+    assert not blocks
+    assert reading.reached[POSITION] >= 23 * SECOND

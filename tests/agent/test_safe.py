@@ -60,3 +60,16 @@ def test_files_of_other_versions_are_refused(tmp_path: Path) -> None:
     tape.create(tmp_path / "logs.safe", [b"\xc1"])
     with pytest.raises(StateError, match=r"logs\.safe is of another version of Muntin; remove it"):
         SafeLog(tmp_path / "logs.safe")
+
+
+def test_what_changes_later_does_not_change_what_was_written(tmp_path: Path) -> None:
+    log = SafeLog(tmp_path / "logs.safe")
+    log.begin("pipeline", SafePoint())
+    sources = {"web": Source(sequence=1)}
+    log.add(SafePoint(1, sources=sources, blocks={"shape": b"x" * (2 << 20)}))
+    sources["web"].sequence = 2
+    log.forget(1)  # writes all anew, as it is large
+    for known in (log, SafeLog(tmp_path / "logs.safe")):
+        point = known.after(1)
+        assert point is not None
+        assert point.sources["web"].sequence == 1
