@@ -87,7 +87,7 @@ def require_free(state: Path) -> None:
 
     Makes nothing that is not there.
     """
-    require_name(state)
+    require_usable(state)
     if (state / _LOCK).exists():
         with locked(state):
             pass
@@ -95,13 +95,21 @@ def require_free(state: Path) -> None:
         _require_folder(state)
 
 
-def require_name(state: Path) -> None:
-    """Refuses a state folder whose name is no text: result tables are named by URLs."""
+def require_usable(state: Path) -> None:
+    """Refuses a state folder whose name is no text, as result tables are named by URLs; and one
+    that has a file where a folder is needed.
+    """
     try:
         str(state.absolute()).encode()
     except UnicodeEncodeError:
         reason = "its name is not UTF-8, which result tables need; give another --state"
         raise StateError(_unusable(state, reason)) from None
+    for folder in (state / "streams", state / "results"):
+        inside = folder.iterdir() if folder.is_dir() else ()
+        for path in (folder, *inside):
+            if path.is_file():
+                reason = f"{path} is a file, where a state has a folder; move it away"
+                raise StateError(_unusable(state, reason))
 
 
 def _require_folder(state: Path) -> None:
@@ -115,7 +123,7 @@ def _require_folder(state: Path) -> None:
 
 def _lock(state: Path) -> int:
     """The open lock of a state folder, which no other process has."""
-    require_name(state)
+    require_usable(state)
     try:
         state.mkdir(parents=True, exist_ok=True)
         handle = os.open(state / _LOCK, os.O_RDWR | os.O_CREAT, 0o644)

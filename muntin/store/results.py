@@ -14,7 +14,7 @@ import pyarrow as pa
 from muntin.errors import InputError, StateError
 from muntin.fidelity.score import EVER
 from muntin.store import delta, disk, log
-from muntin.store.hold import require_name
+from muntin.store.hold import require_usable
 from muntin.store.repeats import Ends, ends_of, without_repeats
 
 _FIRST_FILES = 2  # that are looked at for the newest windows
@@ -25,7 +25,7 @@ _NUMBER = pa.field("row_number", pa.int64())  # a table has no order of its own
 
 class Results:
     def __init__(self, state: Path) -> None:
-        require_name(state)
+        require_usable(state)
         self._folder = state / _FOLDER
         self._schemas: dict[str, pa.Schema] = {}
         self._names: dict[str, set[str]] = {}  # of windows that a job's table has

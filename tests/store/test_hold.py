@@ -84,3 +84,12 @@ def test_names_that_are_not_utf_8_are_refused(tmp_path: Path) -> None:
     for use in (require_free, StateHold, Results):
         with pytest.raises(StateError, match="cannot be used: its name is not UTF-8"):
             use(state)
+
+
+@pytest.mark.parametrize("name", ["streams", "results", "streams/a", "results/j"])
+def test_files_where_folders_are_needed_are_refused(tmp_path: Path, name: str) -> None:
+    path = tmp_path / name
+    path.parent.mkdir(exist_ok=True)
+    path.write_text("")
+    with pytest.raises(StateError, match=f"{name} is a file, where a state has a folder; move it"):
+        require_free(tmp_path)
