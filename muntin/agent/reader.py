@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter, deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 import pyarrow as pa
@@ -40,6 +40,7 @@ TURN_BYTES = 16 << 20  # what is read before anybody else is listened to
 _DAY_US = 86_400_000_000
 _SILENT_SECONDS = 1.0  # after which panes that are open leave, as nobody writes
 _STATE_LOST = "its agent has lost where it had come"
+_NOT_KNOWN = "its agent had read on before it knew of the job"
 
 Horizon = Mapping[str, int]  # by axis, the position before which panes are over
 
@@ -99,9 +100,18 @@ class StreamReader:
         return self.waiting_bytes >= self._most_waiting
 
     def install(self, plan: Plan) -> None:
-        """Goes on with other jobs: all that was counted for those of before leaves as it is."""
+        """Goes on with other jobs: all that was counted for those of before leaves as it is.
+
+        New ones begin with the next pane: what was read is not read again for them.
+        """
         self._cut(None)
+        new = [r.shape for r in plan.recipes if r.shape.id not in self._shapes]
         self.plan = plan
+        for name, source in self.sources.items():
+            begins, unmade = _begun_behind(new, source.counted, plan.slack_us, _NOT_KNOWN)
+            self._begins |= begins
+            if unmade:
+                self._take({}, [Reading(name, unmade=unmade)], source.heard_at or 0.0)
 
     def limit(self, limits: Mapping[str, Limits]) -> None:
         """Takes how far windows have left: what nobody needs any more is dropped at once."""
@@ -347,16 +357,25 @@ def restarted(name: str, plan: Plan, final: int, counted: Mapping[str, int]) -> 
     All logs are read again, and what lies before the next pane is left out: of the pane at hand
     some was counted, and the rest is lost.
     """
+    shapes = [recipe.shape for recipe in plan.recipes]
+    begins, unmade = _begun_behind(shapes, counted, plan.slack_us, _STATE_LOST)
+    told = {name: Reading(name, unmade=unmade)} if unmade else {}
+    return SafePoint(final, readings=told, begins=begins)
+
+
+def _begun_behind(
+    shapes: Iterable[Shape], counted: Mapping[str, int], slack_us: int | None, why: str
+) -> tuple[dict[str, int], tuple[Unmade, ...]]:
+    """Where shapes begin behind what was counted, and what is lost of them because of it."""
     begins, unmade = {}, []
-    for shape in (recipe.shape for recipe in plan.recipes):
+    for shape in shapes:
         at = counted.get(shape.axis.column)
         if at is not None:
             size = shape.pane if kind_of(shape).has_panes else 1
             begins[shape.id] = (at // size + 1) * size
-            lower = at - (plan.slack_us or 0 if shape.axis.is_time else 0)
-            unmade.append(Unmade(shape.id, lower, begins[shape.id], State.LOST, _STATE_LOST))
-    told = {name: Reading(name, unmade=tuple(unmade))} if unmade else {}
-    return SafePoint(final, readings=told, begins=begins)
+            lower = at - (slack_us or 0 if shape.axis.is_time else 0)
+            unmade.append(Unmade(shape.id, lower, begins[shape.id], State.LOST, why))
+    return begins, tuple(unmade)
 
 
 def _taken(shape: Shape, panes: OpenPanes, horizon: Horizon | None) -> pa.Table | None:

@@ -80,6 +80,8 @@ class Agents:
         self._seen: dict[str, float] = {}
         self._behind: frozenset[str] = frozenset()
         self._away: set[str] = set()
+        self._listed: list[str] | None = None
+        self._unlisted: str | None = None  # why they are not known any more
 
     def next(self, request: Request) -> Batch:
         plan = Plan(self._stream, tuple(request.recipes), request.slack_us)
@@ -121,7 +123,7 @@ class Agents:
 
     def _hear(self, plan: Plan, request: Request) -> Heard:
         """Looks at all addresses, and behind relays that are away at who is known to be there."""
-        listed = addresses(self._stream.agents)
+        listed = self._addresses()
         self._ways = {name: way for name, way in self._ways.items() if way[0] in listed}
         places = list(dict.fromkeys([*listed, *self._around]))
         tried: set[str] = set()
@@ -135,7 +137,21 @@ class Agents:
             around = (_around(way, {*every.away}, tried) for way in unheard)
             places = list(dict.fromkeys(place for place in around if place is not None))
         self._remember(every, listed)
+        if self._unlisted is not None:
+            every = replace(every, away={**every.away, "": self._unlisted})
         return every
+
+    def _addresses(self) -> list[str]:
+        """Who is listed; while the list cannot be read, who was before."""
+        try:
+            self._listed = addresses(self._stream.agents)
+        except InputError as error:
+            if self._listed is None:
+                raise
+            self._unlisted = str(error)
+        else:
+            self._unlisted = None
+        return self._listed
 
     def _remember(self, heard: Heard, listed: Sequence[str]) -> None:
         """Takes by which ways agents are found. Those that no relay has any more are forgotten."""

@@ -206,18 +206,22 @@ def test_what_is_rotated_away_while_nobody_fetches_is_lost(tmp_path: Path) -> No
     assert reading.reached[POSITION] == 69 * SECOND  # and it goes on
 
 
-def test_other_jobs_begin_with_what_is_read_next(tmp_path: Path) -> None:
+def test_other_jobs_begin_with_the_next_pane(tmp_path: Path) -> None:
+    """What was read before is not read again for them, so the pane at hand is lost."""
     beside = Beside(tmp_path)
     beside.turn()
     other = sql(JOBS.split("CREATE JOB visits")[0].replace("n > 2", "n > 3"))
     catalog = Catalog.of(other.streams["logs"], other.jobs.values())
     beside.reader.install(Plan(catalog.stream, catalog.recipes, catalog.stream.slack_us))
-    beside.write([(1.0, "a", 4), (40.0, "a", 1), (70.0, "a", 1)])
+    beside.shapes = catalog.shapes | beside.shapes
+    beside.write([(1.0, "a", 4), (40.0, "a", 1), (65.0, "a", 4), (70.0, "a", 1)])
     beside.turn()
-    beside.commit()
+    beside.finish()
+    blocks, reading = beside.shipped()
     long = other.jobs["long"].shape.id
-    counts = [parcel.blocks.get(long) for parcel in beside.final.values()]
-    assert [count is not None for count in counts] == [False, False, True]
+    (lost,) = reading.unmade
+    assert (lost.shape, lost.state, lost.upper) == (long, State.LOST, 60 * SECOND)
+    assert blocks[long]["pane"].to_pylist() == [1]
 
 
 def test_open_panes_of_jobs_that_went_meanwhile_are_dropped(tmp_path: Path) -> None:

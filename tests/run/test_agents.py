@@ -224,3 +224,20 @@ def test_an_agent_that_has_just_begun_is_not_taken_for_silent(tmp_path: Path) ->
             pipeline.turn()
         assert sources["web01"].wrote_at >= began
         pipeline.intake.close()
+
+
+def test_a_list_that_is_away_for_a_moment_ends_no_run(tmp_path: Path) -> None:
+    write(tmp_path / "web01", 0, 200)
+    listed = tmp_path / "agents.txt"
+    with serving("web01", tmp_path / "web01") as (_, place):
+        listed.write_text(place)
+        pipeline = Pipeline(asked([str(listed)]), idle=2.0)
+        pipeline.until(4)
+        listed.unlink()  # as an editor does that writes another one
+        pipeline.turn()
+        pipeline.turn()
+        told = f"stream 'logs': {listed}, which lists agents, cannot be read: No such file"
+        assert [note for note in pipeline.notes if note.startswith(told)] == pipeline.notes[-1:]
+        listed.write_text(place)
+        pipeline.until(len(expected(tmp_path)["sums"]))
+        pipeline.intake.close()
