@@ -265,22 +265,22 @@ def many(agents: int = 50, rate: int = 50, seconds: float = 60.0) -> None:
         try:
             pipeline = Pipeline([a.address for a in running], TOP.format(window="1 SECOND"))
             with Writers(folders, rate):
-                _follow(pipeline, 15.0)  # until everything has been loaded everywhere
+                follow(pipeline, 15.0)  # until everything has been loaded everywhere
                 pipeline.results.clear()
-                _follow(pipeline, seconds)
+                follow(pipeline, seconds)
                 _tell_lags(f"many: {agents} agents with {rate} records/s", pipeline.results)
                 killed = running[:5]
                 for agent in killed:
                     agent.process.kill()
                     agent.process.wait()
-                _follow(pipeline, 3.0)
+                follow(pipeline, 3.0)
                 began = time.time()
                 for agent in killed:
                     agent.__enter__()
                 pipeline.results.clear()
                 while not any(r.c2.sources == agents and r.c2.area == 1.0
                               and r.start / 1e6 > began for _, r in pipeline.results):  # fmt: skip
-                    _follow(pipeline, 0.5)
+                    follow(pipeline, 0.5)
                     if time.time() - began > 60:
                         break
                 print(f"  five that were killed are back after {time.time() - began:.1f} s")
@@ -290,11 +290,12 @@ def many(agents: int = 50, rate: int = 50, seconds: float = 60.0) -> None:
                 agent.__exit__()
 
 
-def _follow(pipeline: Pipeline, seconds: float) -> None:
+def follow(pipeline: Pipeline, seconds: float, pause: float = 0.02) -> None:
+    """Makes turns for so long."""
     until = time.monotonic() + seconds
     while time.monotonic() < until:
         pipeline.turn()
-        time.sleep(0.02)
+        time.sleep(pause)
 
 
 def _tell_lags(what: str, results: list[tuple[float, Result]]) -> None:
@@ -331,10 +332,10 @@ def _pressed(folder: Path, burners: int, bound: str, seconds: float) -> dict[str
         pipeline = Pipeline([agent.address], TOP.format(window=window), idle=60)
         try:
             with Writers([folder], rate):
-                _follow(pipeline, 3.0)
+                follow(pipeline, 3.0)
                 on_core = ["taskset", "-c", "0", sys.executable, "-c", _BURN]
                 others += [subprocess.Popen(on_core) for _ in range(burners)]
-                _follow(pipeline, seconds)
+                follow(pipeline, seconds)
         finally:
             for other in others:
                 other.kill()

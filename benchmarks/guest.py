@@ -20,10 +20,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from statistics import mean, median
 
-from benchmarks.agents import AgentBeside, Pipeline
+from benchmarks.agents import AgentBeside, Pipeline, follow
 
 PORT = 18_080
 ROUNDS = 4
+_PAUSE = 0.1  # seconds between looks
 _CONF = """
 worker_processes 1;
 daemon off;
@@ -73,22 +74,15 @@ def beside(folder: Path, seconds: float) -> tuple[float, list[float]]:
     """The rate while an agent counts, and how complete its results are."""
     with AgentBeside("web", folder, {"--nice": "19", "--state": str(folder / "state")}) as agent:
         pipeline = Pipeline([agent.address], _JOB)
-        _follow(pipeline, 3.0)  # what was logged before, and what is loaded only once
+        follow(pipeline, 3.0, _PAUSE)  # what was logged before, and what is loaded only once
         wrk, started = requests(seconds), time.time()
         while wrk.poll() is None:
-            _follow(pipeline, 0.2)
+            follow(pipeline, 0.2, _PAUSE)
         rate = rate_of(wrk)
-        _follow(pipeline, 5.0)
+        follow(pipeline, 5.0, _PAUSE)
         pipeline.close()
     lived = [r for _, r in pipeline.results if started < r.start / 1e6 < started + seconds - 2]
     return rate, [result.c2.area for result in lived]
-
-
-def _follow(pipeline: Pipeline, seconds: float) -> None:
-    until = time.monotonic() + seconds
-    while time.monotonic() < until:
-        pipeline.turn()
-        time.sleep(0.1)
 
 
 def main(seconds: float) -> None:

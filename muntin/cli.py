@@ -62,6 +62,13 @@ app = typer.Typer(
 
 SqlFile = Annotated[Path, typer.Argument(help="A file with CREATE STREAM and CREATE JOB.")]
 State = Annotated[Path, typer.Option(help="The folder for results and restarts.")]
+Nice = Annotated[int, typer.Option(help="How far behind other processes it stands.")]
+OwnKeys = Annotated[
+    Path | None, typer.Option(help="A folder of `muntin keys`: TLS, and who may ask.")
+]
+Mutual = Annotated[
+    bool, typer.Option("--mutual", help="Pipelines have to show a certificate, too.")
+]
 Format = Annotated[OutputFormat, typer.Option("--format", help="How to print rows.")]
 _FOLLOW_SECONDS = 0.5
 
@@ -234,18 +241,14 @@ def agent(
     config: Annotated[Path, typer.Option(help="A TOML file: [streams.NAME] with paths.")],
     listen: Annotated[str, typer.Option(help="Where pipelines find it.")] = "127.0.0.1:7070",
     state: Annotated[Path, typer.Option(help="The folder for restarts.")] = Path("muntin-agent"),
-    nice: Annotated[int, typer.Option(help="How far behind other processes it stands.")] = 10,
+    nice: Nice = 10,
     memory: Annotated[str, typer.Option(help="How much it takes, libraries included.")] = "512MB",
     cpu: Annotated[float, typer.Option(help="Its share of a core, as 0.5.")] = 1.0,
     allow_code: Annotated[
         bool, typer.Option("--allow-code", help="Run jobs in Python, and not only SQL.")
     ] = False,
-    keys: Annotated[
-        Path | None, typer.Option(help="A folder of `muntin keys`: TLS, and who may ask.")
-    ] = None,
-    mutual: Annotated[
-        bool, typer.Option("--mutual", help="Pipelines have to show a certificate, too.")
-    ] = False,
+    keys: OwnKeys = None,
+    mutual: Mutual = False,
 ) -> None:
     """Read this server's logs where they are, and ship what jobs count of them."""
     with loading():
@@ -269,13 +272,9 @@ def relay(
     ],
     listen: Annotated[str, typer.Option(help="Where pipelines find it.")] = "127.0.0.1:7071",
     name: Annotated[str, typer.Option(help="Its name among the keys.")] = "relay",
-    nice: Annotated[int, typer.Option(help="How far behind other processes it stands.")] = 0,
-    keys: Annotated[
-        Path | None, typer.Option(help="A folder of `muntin keys`: TLS, and who may ask.")
-    ] = None,
-    mutual: Annotated[
-        bool, typer.Option("--mutual", help="Pipelines have to show a certificate, too.")
-    ] = False,
+    nice: Nice = 0,
+    keys: OwnKeys = None,
+    mutual: Mutual = False,
 ) -> None:
     """Stand before many agents: merge what they ship, and serve it as an agent does."""
     with loading():

@@ -32,12 +32,11 @@ from muntin.kernel.merge import block_of
 from muntin.kernel.reading import Reading
 from muntin.logs.events import FileEvents
 from muntin.model import TIME, Shape, Stream, Tally
-from muntin.run.contracts import Request, TaskWork
+from muntin.run.contracts import AHEAD_US, Request, TaskWork
 from muntin.run.files import LogFiles
 from muntin.wire.messages import Limits, Parcel, Plan, pack
 
 TURN_BYTES = 16 << 20  # what is read before anybody else is listened to
-_DAY_US = 86_400_000_000
 _SILENT_SECONDS = 1.0  # after which panes that are open leave, as nobody writes
 _STATE_LOST = "its agent has lost where it had come"
 _NOT_KNOWN = "its agent had read on before it knew of the job"
@@ -136,7 +135,7 @@ class StreamReader:
             self._measured = None
             return False
         self._shed(now)
-        latest = int(now * 1e6) + _DAY_US
+        latest = int(now * 1e6) + AHEAD_US
         request = Request(now, True, TURN_BYTES, self.sources, self.plan.slack_us, latest)
         batch = self._files.next(request)
         self._notes += batch.notes

@@ -110,8 +110,9 @@ def compute_together(
         used = _used(recipe, course, places)
         rows = places.with_origin(good) if shape.by_source else good
         kind = kind_of(shape)
-        if recipe.over is not None and not kind.has_panes:
-            rows, may_be_late = _marked(rows, course, recipe.over), True
+        over = None if kind.has_panes else recipe.over
+        if over is not None and (course.positions[used] < over).any():
+            rows, may_be_late = _marked(rows, course, over), True
         made: list[pa.Table] = []
         # Of windows that may be revised it is known which source has changed them.
         for number, stretch in places.stretches(kind.tells_sources or shape.revise_us is not None):

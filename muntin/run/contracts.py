@@ -85,6 +85,9 @@ class TaskWork(Work, Protocol):
         """The work in at most so many tasks of about the same size."""
 
 
+AHEAD_US = 86_400_000_000  # of the clock: what is from further ahead, no clock can have meant
+
+
 @dataclass(frozen=True)
 class Request:
     """What the loop says when it asks for the next batch.

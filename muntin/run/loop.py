@@ -25,7 +25,7 @@ from muntin.model import TIME, Fault, Job
 from muntin.run.answers import emission_of, note_timing, still_leaving
 from muntin.run.catalog import Catalog, InForce
 from muntin.run.chooser import Chooser
-from muntin.run.contracts import Batch, Collection, Intake, Journal, Request
+from muntin.run.contracts import AHEAD_US, Batch, Collection, Intake, Journal, Request
 from muntin.run.departures import Departures
 from muntin.run.due import Agenda, Times
 from muntin.run.needs import Needs
@@ -39,7 +39,6 @@ from muntin.windows.spec import WindowSpec
 
 POLL_SECONDS = 0.1
 Clock = Callable[[], float]  # seconds since the epoch
-_DAY_US = 86_400_000_000
 
 
 @dataclass(frozen=True)
@@ -257,7 +256,7 @@ class Loop:
             None if room is None else self.pace.most(room),
             self.progress.sources,
             self.slack_us,
-            int(started * 1e6) + _DAY_US if self._follow else None,
+            int(started * 1e6) + AHEAD_US if self._follow else None,
             self.progress.released,
             self._scoreboard.falls_silent(self._moment(), started),
             self._recipes(),

@@ -44,8 +44,49 @@ def serving(
         reading.join()
 
 
-class AgentProcess:
-    """`muntin agent` for the logs in a folder; it can be killed and started again."""
+class Started:
+    """A command of `muntin` that listens; it can be killed and started again at its address."""
+
+    address = "127.0.0.1:0"
+    _process: subprocess.Popen[str]
+
+    def launch(
+        self, who: str, words: Sequence[str], env: Mapping[str, str], within: Sequence[str] = ()
+    ) -> None:
+        """Starts it, `within` another command if need be, and waits until it listens."""
+        self._process = subprocess.Popen(
+            [*within, sys.executable, "-m", "muntin", *words],
+            stderr=subprocess.PIPE,
+            text=True,
+            env={**os.environ, "COLUMNS": "200", **env},
+        )
+        assert self._process.stderr is not None
+        told = self._process.stderr.readline()
+        assert f"{who} listens at " in told, told
+        self.address = told.split("listens at ")[1].split(";")[0]
+
+    def send(self, number: signal.Signals) -> None:
+        self._process.send_signal(number)
+
+    def kill(self) -> None:
+        """Ends it at once, if it runs."""
+        self._process.kill()
+        self._wait()
+
+    def stop(self) -> int:
+        """Ends it as systemd would; its exit code."""
+        self.send(signal.SIGTERM)
+        return self._wait()
+
+    def _wait(self) -> int:
+        code = self._process.wait(timeout=60)
+        assert self._process.stderr is not None
+        self._process.stderr.close()
+        return code
+
+
+class AgentProcess(Started):
+    """`muntin agent` for the logs in a folder."""
 
     def __init__(
         self,
@@ -61,7 +102,7 @@ class AgentProcess:
         self._within = within
         self._more = more or {}
         self._folder = folder
-        self.address = self._more.get("--listen", "127.0.0.1:0")
+        self.address = self._more.get("--listen", self.address)
         folder.mkdir()
         clauses = "\n".join(f"{key.lower()} = '{text}'" for key, text in CLAUSES.items())
         settings = f"[streams.logs]\npaths = '{folder}/*.log'\n{clauses}\n"
@@ -78,34 +119,7 @@ class AgentProcess:
             "--listen": self.address,
         }
         words = [word for option in options.items() for word in option]
-        self._process = subprocess.Popen(
-            [*self._within, sys.executable, "-m", "muntin", "agent", *words],
-            stderr=subprocess.PIPE,
-            text=True,
-            env={**os.environ, "COLUMNS": "200", **self._env},
-        )
-        assert self._process.stderr is not None
-        told = self._process.stderr.readline()
-        assert f"agent '{self._name}' listens at " in told, told
-        self.address = told.split("listens at ")[1].split(";")[0]
-
-    def send(self, number: signal.Signals) -> None:
-        self._process.send_signal(number)
-
-    def kill(self) -> None:
-        self._process.kill()
-        self._wait()
-
-    def stop(self) -> int:
-        """Ends it as systemd would; its exit code."""
-        self._process.send_signal(signal.SIGTERM)
-        return self._wait()
-
-    def _wait(self) -> int:
-        code = self._process.wait(timeout=60)
-        assert self._process.stderr is not None
-        self._process.stderr.close()
-        return code
+        self.launch(f"agent '{self._name}'", ["agent", *words], self._env, self._within)
 
     def write(self, records: list[tuple[float, str, int]]) -> None:
         with (self._folder / "a.log").open("a") as file:
