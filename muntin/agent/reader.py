@@ -10,14 +10,15 @@ pipeline has made it final.
 from __future__ import annotations
 
 import time
-from collections import Counter, deque
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from muntin.agent.buffers import Buffers
+from muntin.agent.desk import Desk, Orders, Standing
 from muntin.agent.panes import OpenPanes
 from muntin.agent.safe import SafeLog, SafePoint
 from muntin.fidelity import shedding
@@ -34,9 +35,11 @@ from muntin.logs.events import FileEvents
 from muntin.model import TIME, Shape, Stream, Tally
 from muntin.run.contracts import AHEAD_US, Request, TaskWork
 from muntin.run.files import LogFiles
+from muntin.schedule.pace import Measure, Pace
 from muntin.wire.messages import Limits, Parcel, Plan, pack
 
-TURN_BYTES = 16 << 20  # what is read before anybody else is listened to
+TURN_BYTES = 16 << 20  # that are read at once, at most
+TURN_SECONDS = 0.1  # that reading them takes, as far as it is known: orders wait for so long
 _SILENT_SECONDS = 1.0  # after which panes that are open leave, as nobody writes
 _STATE_LOST = "its agent has lost where it had come"
 _NOT_KNOWN = "its agent had read on before it knew of the job"
@@ -53,16 +56,19 @@ class StreamReader:
         plan: Plan,
         point: SafePoint,
         log: SafeLog,
+        desk: Desk,
         most_waiting: int,
         buffers: Buffers,
         events: FileEvents | None = None,
     ) -> None:
-        """`stream` says where the files are; about `most_waiting` bytes of deliveries may wait.
+        """`stream` says where the files are; about `most_waiting` bytes may wait at the desk.
 
-        Rows of panes that are open are in `buffers`.
+        Rows of panes that are open are in `buffers`. The events are closed with the reader.
         """
         self._log = log
+        self._desk = desk
         self._most_waiting = most_waiting
+        self._events = events
         self._files = LogFiles(stream, True, point.positions, TURN_BYTES, events=events)
         self._positions = point.positions
         self._stream = stream
@@ -70,17 +76,15 @@ class StreamReader:
         self._readings = dict(point.readings)
         self._buffers = buffers
         self._open: dict[str, OpenPanes] = {}
-        self._waiting: deque[tuple[int, bytes]] = deque()
-        self.last = point.sequence  # the number of the last delivery
-        self.released = point.sequence  # and of the last that is final
-        self.unread = True  # until a look has shown that there is nothing
-        self.seen_at = 0.0  # when all that was written had been read, and was in deliveries
+        self._unread = True  # until a look has shown that there is nothing
+        self._seen_at: float | None = None
         self._read_at = 0.0
         self._unread_bytes = 0
         self._speed = Speed()
+        self._pace = Pace(Measure(0.0))
         self._measured: tuple[float, int, dict[str, float]] | None = None  # of the last turn
         self._begins = dict(point.begins)
-        self._notes: list[str] = []
+        self._orders: Orders | None = None
         self._limits: Mapping[str, Limits] = {}
         self._over: Horizon = {}  # how far panes were over at the last cut
         self.plan = plan
@@ -90,13 +94,30 @@ class StreamReader:
                 self._add(id_, Block.decode(data, f"open panes of {id_}").table())
 
     @property
-    def waiting_bytes(self) -> int:
-        return sum(len(data) for _, data in self._waiting)
-
-    @property
     def is_full(self) -> bool:
         """Whether so much waits for the pipeline that nothing more is read."""
-        return self.waiting_bytes >= self._most_waiting
+        return self._desk.waiting_bytes >= self._most_waiting
+
+    @property
+    def standing(self) -> Standing:
+        opens: dict[str, int] = {}
+        for reading in self._readings.values():
+            for t in reading.tallies:
+                end = (t.pane + 1) * t.size
+                opens[t.axis] = min(end, opens.get(t.axis, end))
+        return Standing(self._unread, self._seen_at, opens)
+
+    def obey(self, orders: Orders) -> None:
+        """Goes by what the pipeline has said last."""
+        if orders is self._orders:
+            return
+        if orders.plan.digest != self.plan.digest:
+            self.install(orders.plan)
+        self._log.forget(orders.known.final)
+        self.limit(orders.limits)
+        if orders.wanted:
+            self.flush(orders.wanted)
+        self._orders = orders
 
     def install(self, plan: Plan) -> None:
         """Goes on with other jobs: all that was counted for those of before leaves as it is.
@@ -128,21 +149,25 @@ class StreamReader:
         for panes in self._open.values():
             panes.drop()
         self._open = {}
+        if self._events is not None:
+            self._events.close()
 
     def turn(self, now: float) -> bool:
-        """Reads what is there, up to a limit, and cuts deliveries; whether anything was read."""
+        """Reads for a moment what is there, and cuts deliveries; whether anything was read."""
         if self.is_full:
             self._measured = None
             return False
         self._shed(now)
         latest = int(now * 1e6) + AHEAD_US
-        request = Request(now, True, TURN_BYTES, self.sources, self.plan.slack_us, latest)
+        most = min(TURN_BYTES, self._pace.most(2 * TURN_SECONDS))
+        request = Request(now, True, most, self.sources, self.plan.slack_us, latest)
         batch = self._files.next(request)
-        self._notes += batch.notes
-        self._unread_bytes, self.unread = batch.remaining, bool(batch.remaining)
+        self._unread_bytes, self._unread = batch.remaining, bool(batch.remaining)
         if batch.positions is not None:
             self._positions = batch.positions
         self._take({}, [Reading(loss.source, lost=(loss,)) for loss in batch.lost], now)
+        if batch.notes:
+            self._take({}, [Reading(self._stream.source or "", notes=batch.notes)], now)
         self._measured = None
         if batch.work is not None:
             assert isinstance(batch.work, TaskWork)
@@ -155,20 +180,21 @@ class StreamReader:
                     for reading in delivery.readings:
                         costs.update({id_: cost.seconds for id_, cost in reading.costs.items()})
             took = time.perf_counter() - started
+            self._pace.read(batch.bytes, took)
             shares = {id_: seconds / took for id_, seconds in costs.items()}
             self._measured = now, batch.bytes, shares
         horizon = self._horizon()
         if self._is_over(horizon):
             self._cut(horizon)
-        elif self._is_open and not self.unread and now - self._read_at >= _SILENT_SECONDS:
+        elif self._is_open and not self._unread and now - self._read_at >= _SILENT_SECONDS:
             self._cut(None)
-        if not self.unread and not self._is_open:
-            self.seen_at = now
+        if not self._unread and not self._is_open:
+            self._seen_at = now
         return batch.work is not None
 
     def _shed(self, now: float) -> None:
         """Gives up panes that would be done when they are of no use, and tells of them."""
-        if self._measured is not None and self.unread:
+        if self._measured is not None and self._unread:
             began, size, shares = self._measured
             self._speed.take(size, now - began, shares)
         times = [source.time for source in self.sources.values() if source.time is not None]
@@ -201,22 +227,6 @@ class StreamReader:
             reached = self._horizon()
             over = {axis: max(at, wanted.get(axis, at)) for axis, at in reached.items()}
             self._cut({**wanted, **over})
-
-    def release(self, final: int) -> None:
-        """Lets go of deliveries that the pipeline has made final."""
-        self.released = max(self.released, final)
-        while self._waiting and self._waiting[0][0] <= final:
-            self._waiting.popleft()
-        self._log.forget(final)
-
-    def fetch(self, after: int, upto: int) -> Iterator[bytes]:
-        """The deliveries with these numbers."""
-        return (data for number, data in self._waiting if after < number <= upto)
-
-    def notes(self) -> tuple[str, ...]:
-        """What there is to tell since this was last asked."""
-        notes, self._notes = self._notes, []
-        return tuple(notes)
 
     def _recipes(self) -> list[Recipe]:
         limited = []
@@ -320,15 +330,14 @@ class StreamReader:
         self._over = {} if horizon is None else dict(horizon)
         if not blocks and not any(_says_something(reading) for reading in shipped.values()):
             return
-        number = self.last + 1
+        number = self._desk.last + 1
         parcel = Parcel(
             {self._stream.source or "": number},
             tuple(replace(reading, sequence=number) for reading in shipped.values()),
             {id_: self._block(id_, rows, number).encode() for id_, rows in blocks.items()},
         )
         self._log.add(self._safe_point(number))
-        self._waiting.append((number, pack(parcel)))
-        self.last = number
+        self._desk.deliver(pack(parcel))
 
     def _block(self, id_: str, rows: pa.Table, number: int) -> Block:
         records = sum(reading.records for reading in self._readings.values())

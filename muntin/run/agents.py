@@ -68,8 +68,13 @@ class PullWork:
 class Agents:
     """The agents of one stream."""
 
-    def __init__(self, stream: Stream, pipeline: str, keys: Keys | None = None) -> None:
-        """`pipeline` is the name by which agents know for whom they count."""
+    def __init__(
+        self, stream: Stream, pipeline: str, keys: Keys | None = None, idle_seconds: float = 10.0
+    ) -> None:
+        """`pipeline` is the name by which agents know for whom they count.
+
+        One that has begun, and is away before it has sent anything, is awaited for the idle time.
+        """
         self._stream = stream
         self._client = Client(keys)
         self._pipeline = pipeline
@@ -77,22 +82,26 @@ class Agents:
         self._names: set[str] = set()  # of all agents that have ever answered
         self._ways: dict[str, tuple[str, ...]] = {}  # to agents, from addresses that are listed
         self._around: tuple[str, ...] = ()  # addresses behind relays that are away
+        self._idle_seconds = idle_seconds
         self._seen: dict[str, float] = {}
+        self._begun: dict[str, float] = {}  # agents that are to send their first, when they spoke
         self._behind: frozenset[str] = frozenset()
         self._away: set[str] = set()
+        self._troubles: dict[str, str] = {}  # by agent
         self._listed: list[str] | None = None
         self._unlisted: str | None = None  # why they are not known any more
 
     def next(self, request: Request) -> Batch:
         plan = Plan(self._stream, tuple(request.recipes), request.slack_us)
         heard = self._hear(plan, request)
-        notes = [*self._missing(heard), *(note for each in heard.news for note in each.notes)]
         chosen = self._chosen(heard.news)
+        notes = [*self._missing(heard), *self._troubled(chosen)]
         for each in chosen:  # one that begins has not seen the end of its logs yet
             sends = each.last > self._known(each.agent, request).final
             before = self._seen.get(each.agent) or (request.now if sends else 0.0)
-            self._seen[each.agent] = each.seen_at or before
-        self._behind = frozenset(each.agent for each in chosen if each.unread)
+            seen = before if each.age is None else request.now - each.age
+            self._seen[each.agent] = max(before, seen)
+        self._behind = frozenset(self._await(chosen, request))
         ranges = tuple(
             Range(each.agent, final, each.last, each.bytes, each.via)
             for each in chosen
@@ -193,6 +202,20 @@ class Agents:
                 chosen[each.agent] = each
         return list(chosen.values())
 
+    def _await(self, news: Sequence[News], request: Request) -> Iterator[str]:
+        """The agents that are about to send more."""
+        for each in news:
+            self._begun.pop(each.agent, None)
+            if each.trouble:
+                continue
+            if each.unread:
+                yield each.agent
+            if each.agent not in request.sources and each.age is None:
+                self._begun[each.agent] = request.now
+        for agent, at in self._begun.items():
+            if request.now - at <= self._idle_seconds:
+                yield agent
+
     def _missing(self, heard: Heard) -> Iterator[str]:
         """Tells once of everybody who is away."""
         for place in sorted(heard.away.keys() - self._away):
@@ -200,6 +223,16 @@ class Agents:
             hint = "; agents behind it are read directly" if read else ""
             yield f"stream '{self._stream.name}': {heard.away[place]}{hint}"
         self._away = {*heard.away}
+
+    def _troubled(self, news: Sequence[News]) -> Iterator[str]:
+        """Tells once of every agent that is there and cannot go on, and why."""
+        known, self._troubles = self._troubles, {n.agent: n.trouble for n in news if n.trouble}
+        for agent, trouble in self._troubles.items():
+            if known.get(agent) != trouble:
+                yield (
+                    f"stream '{self._stream.name}': agent '{agent}' cannot go on: {trouble}; it "
+                    "tries again"
+                )
 
 
 def _around(way: Sequence[str], away: set[str], tried: set[str]) -> str | None:

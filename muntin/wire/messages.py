@@ -108,8 +108,8 @@ class News:
     last: int = 0  # the number of the last delivery
     bytes: int = 0  # of deliveries that are not final
     unread: bool = False  # whether there is more than they tell of
-    seen_at: float = 0.0  # when all that was written had been read, by the agent's clock
-    notes: tuple[str, ...] = ()
+    age: float | None = None  # seconds since all that was written had been read; None: never yet
+    trouble: str = ""  # why it cannot go on now; it tries again
     via: tuple[str, ...] = ()  # addresses from who hears this to the agent, its own the last
 
 

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from threading import Thread
 
-from muntin.agent.agent import Agent, Asked
+from muntin.agent.agent import Agent
 from muntin.agent.settings import AgentSettings, Limits, StreamSettings
 from muntin.wire.keys import Keys
 from muntin.wire.server import Server
@@ -33,7 +33,7 @@ def serving(
     (folder / "state").mkdir(parents=True, exist_ok=True)
     streams = {"logs": StreamSettings((str(folder / "*.log"),), CLAUSES)}
     agent = Agent(AgentSettings(name, folder / "state", streams, limits or Limits()))
-    server = Server(Asked(agent), at, keys, mutual)
+    server = Server(agent, at, keys, mutual)
     reading = Thread(target=agent.run)
     reading.start()
     try:

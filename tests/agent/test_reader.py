@@ -7,6 +7,7 @@ import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from unittest.mock import Mock
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -15,6 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from muntin.agent.buffers import Buffers
+from muntin.agent.desk import Desk
 from muntin.agent.reader import StreamReader, restarted
 from muntin.agent.safe import SafeLog, SafePoint
 from muntin.agent.settings import AgentSettings, StreamSettings
@@ -27,7 +29,9 @@ from muntin.logs.records import read_lane
 from muntin.logs.tail import Tail
 from muntin.model import POSITION, Program
 from muntin.run.catalog import Catalog
-from muntin.wire.messages import Limits, Parcel, Plan, unpack
+from muntin.run.contracts import Delivery
+from muntin.run.files import LaneTask
+from muntin.wire.messages import Exchange, Known, Limits, Parcel, Plan, unpack
 from tests.effort import examples
 
 SECOND = 1_000_000
@@ -70,7 +74,10 @@ class Beside:
         log.begin("pipeline", point)
         stream = self.settings.local(self.plan.stream)
         buffers = Buffers(self.most_open, self.folder / "open")
-        self.reader = StreamReader(stream, self.plan, point, log, self.most_waiting, buffers)
+        self.desk = Desk("pipeline", self.plan, Known(point.sequence))
+        self.reader = StreamReader(
+            stream, self.plan, point, log, self.desk, self.most_waiting, buffers
+        )
 
     def write(self, records: list[tuple[float, str, int]], torn: bool = False) -> None:
         with (self.folder / "a.log").open("a") as file:
@@ -85,11 +92,13 @@ class Beside:
     def commit(self, most: int = 1 << 30) -> None:
         """Fetches deliveries, makes some of them final, and says so."""
         last = max(self.final, default=0)
-        parcels = [unpack(data) for data in self.reader.fetch(last, self.reader.last)]
+        parcels = [unpack(data) for data in self.desk.fetch(last, self.desk.last)]
         numbers = [number for parcel in parcels for number in parcel.numbers.values()]
-        assert numbers == list(range(last + 1, self.reader.last + 1))
+        assert numbers == list(range(last + 1, self.desk.last + 1))
         self.final |= dict(zip(numbers[:most], parcels, strict=False))
-        self.reader.release(max(self.final, default=0))
+        told = Exchange("pipeline", "logs", self.plan.digest, plan=self.plan)
+        self.desk.tell(told, Known(max(self.final, default=0)))
+        self.reader.obey(self.desk.orders)
 
     def finish(self) -> None:
         """Has all leave that is open, as nobody writes any more."""
@@ -158,7 +167,7 @@ def test_panes_leave_when_they_are_over(tmp_path: Path) -> None:
     beside.program = sql(JOBS)
     beside.write([(4.0, "a", 3), (7.9, "a", 3)])
     beside.turn()
-    assert beside.reader.last == 1  # sessions have no panes to wait for
+    assert beside.desk.last == 1  # sessions have no panes to wait for
     beside.commit()
     (parcel,) = beside.final.values()
     sums = beside.program.jobs["sums"].shape.id
@@ -167,10 +176,10 @@ def test_panes_leave_when_they_are_over(tmp_path: Path) -> None:
     beside.turn()
     beside.commit()
     assert Block.decode(beside.final[2].blocks[sums], "b").table()["pane"].to_pylist() == [0]
-    assert not beside.reader.seen_at  # a pane is open
+    assert not beside.reader.standing.seen_at  # a pane is open
     beside.turn(2.0)
     beside.turn(2.0)
-    assert beside.reader.seen_at == beside.now
+    assert beside.reader.standing.seen_at == beside.now
 
 
 def test_nothing_more_is_read_while_too_much_waits(tmp_path: Path) -> None:
@@ -179,10 +188,10 @@ def test_nothing_more_is_read_while_too_much_waits(tmp_path: Path) -> None:
     beside.write([(100.0, "a", 1)])
     beside.turn()
     assert beside.reader.is_full
-    assert beside.reader.last == 1
+    assert beside.desk.last == 1
     beside.commit()
     beside.turn()
-    assert beside.reader.last == 2
+    assert beside.desk.last == 2
 
 
 def test_what_is_rotated_away_while_nobody_fetches_is_lost(tmp_path: Path) -> None:
@@ -191,12 +200,12 @@ def test_what_is_rotated_away_while_nobody_fetches_is_lost(tmp_path: Path) -> No
     for second in range(1, 60):
         beside.write([(float(second), "a", 1)] * 50)
         beside.turn()
-    held = beside.reader.waiting_bytes
+    held = beside.desk.waiting_bytes
     assert held < 10_000
     (tmp_path / "a.log").unlink()  # as a rotation does that keeps no copy
     beside.write([(float(second), "a", 1) for second in range(60, 70)])
     beside.turn()
-    assert beside.reader.waiting_bytes == held
+    assert beside.desk.waiting_bytes == held
     for _ in range(3):
         beside.commit()
         beside.turn(2.0)
@@ -212,7 +221,8 @@ def test_other_jobs_begin_with_the_next_pane(tmp_path: Path) -> None:
     beside.turn()
     other = sql(JOBS.split("CREATE JOB visits")[0].replace("n > 2", "n > 3"))
     catalog = Catalog.of(other.streams["logs"], other.jobs.values())
-    beside.reader.install(Plan(catalog.stream, catalog.recipes, catalog.stream.slack_us))
+    beside.plan = Plan(catalog.stream, catalog.recipes, catalog.stream.slack_us)
+    beside.reader.install(beside.plan)
     beside.shapes = catalog.shapes | beside.shapes
     beside.write([(1.0, "a", 4), (40.0, "a", 1), (65.0, "a", 4), (70.0, "a", 1)])
     beside.turn()
@@ -306,7 +316,7 @@ def behind(folder: Path, text: str) -> Beside:
     beside.start()
     beside.write([(NOW + i / 100, "ab"[i % 2], 3) for i in range(10_000)])
     beside.now = NOW + 100
-    while beside.reader.unread:
+    while beside.reader.standing.unread:
         beside.turn(1.0)
         beside.commit()
     beside.write([(NOW + 150, "a", 3)] * 4)
@@ -355,7 +365,7 @@ def test_without_a_safe_point_nothing_is_counted_twice(tmp_path: Path) -> None:
     beside.turn()
     beside.commit()
     _, before = beside.shipped()
-    point = restarted("web", beside.plan, beside.reader.last, before.reached)
+    point = restarted("web", beside.plan, beside.desk.last, before.reached)
     (tmp_path / "logs.safe").unlink()
     beside.start(point)
     beside.write([(float(t), "a", 3) for t in range(30, 80)])
@@ -376,6 +386,34 @@ def test_without_a_safe_point_nothing_is_counted_twice(tmp_path: Path) -> None:
     assert {p: n for p, n in found.items() if p != 5} == {
         p: n for p, n in tallies.items() if p != 5
     }
+
+
+def test_turns_are_short_where_reading_is_slow(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By what a byte took lately, a turn takes a tenth of a second; some is always read."""
+    beside = Beside(tmp_path)
+    (tmp_path / "a.log").write_bytes((b"x" * 1023 + b"\n") * (200 << 10))
+    clock = Mock(perf_counter=Mock(return_value=0.0))
+    sizes: list[int] = []
+
+    def turns(number: int, seconds_a_byte: float) -> int:
+        """How much is read in the last of some turns."""
+
+        def deliver(task: LaneTask, recipes: object) -> list[Delivery]:
+            sizes.append(sum(order.end - order.start for lane in task.lanes for order in lane))
+            clock.perf_counter.return_value += sizes[-1] * seconds_a_byte
+            return []
+
+        monkeypatch.setattr(LaneTask, "deliver", deliver)
+        for _ in range(number):
+            beside.turn()
+        return sizes[-1]
+
+    monkeypatch.setattr("muntin.agent.reader.time", clock)
+    assert 7 << 20 < turns(12, 1e-8) <= 10 << 20  # a tenth of a second at 100 MB/s is 10 MB
+    assert 2 << 20 < turns(12, 4e-8) <= 3 << 20
+    assert turns(12, 1e-5) <= 1 << 20
 
 
 def test_what_no_job_wants_is_told_to_have_been_read(tmp_path: Path) -> None:

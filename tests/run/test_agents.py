@@ -7,6 +7,7 @@ import time
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
@@ -45,7 +46,7 @@ class Pipeline:
     def __init__(self, text: str, idle: float = 1000.0, keys: Keys | None = None) -> None:
         program = sql(text, keys=keys)
         (stream,) = program.streams.values()
-        self.intake = Agents(stream, "pipeline", keys)
+        self.intake = Agents(stream, "pipeline", keys, idle)
         self.rows: dict[str, list[Any]] = {"sums": [], "late": []}
         self.notes: list[str] = []
         rules = Rules(True, idle, sharing="shared")
@@ -224,6 +225,41 @@ def test_an_agent_that_has_just_begun_is_not_taken_for_silent(tmp_path: Path) ->
             pipeline.turn()
         assert sources["web01"].wrote_at >= began
         pipeline.intake.close()
+
+
+def test_an_agent_that_dies_before_it_has_sent_anything_is_awaited(tmp_path: Path) -> None:
+    """It was told the jobs, and is killed while it reads; the other one does not go ahead."""
+    for name in ("web01", "web02"):
+        write(tmp_path / name, 0, 400)
+    with ExitStack() as stack:
+        _, first = stack.enter_context(serving("web01", tmp_path / "web01"))
+        with serving("web02", tmp_path / "web02") as (agent, second):
+            agent.step = agent._attend = Mock(return_value=False)  # type: ignore[method-assign]
+            pipeline = Pipeline(asked([first, second]), idle=2.0)
+            stack.callback(pipeline.intake.close)
+            while "web01" not in pipeline.run.loop.progress.sources:
+                pipeline.turn()
+        pipeline.turn()
+        assert pipeline.notes  # it is away
+        assert not pipeline.rows["sums"]
+        stack.enter_context(serving("web02", tmp_path / "web02", at=second))
+        wanted = expected(tmp_path)
+        pipeline.until(len(wanted["sums"]) - 6)
+        assert same(pipeline.rows["sums"], wanted["sums"])
+
+
+def test_an_agent_that_never_sends_anything_is_not_awaited_for_ever(tmp_path: Path) -> None:
+    write(tmp_path / "web01", 0, 400)
+    with ExitStack() as stack:
+        _, first = stack.enter_context(serving("web01", tmp_path / "web01"))
+        with serving("web02", tmp_path / "web02") as (agent, second):
+            agent.step = agent._attend = Mock(return_value=False)  # type: ignore[method-assign]
+            pipeline = Pipeline(asked([first, second]), idle=2.0)
+            stack.callback(pipeline.intake.close)
+            pipeline.turn()
+        started = time.monotonic()
+        pipeline.until(10)
+        assert time.monotonic() - started > 1.5
 
 
 def test_a_list_that_is_away_for_a_moment_ends_no_run(tmp_path: Path) -> None:
