@@ -12,7 +12,7 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -40,11 +40,32 @@ from muntin.wire.messages import Limits, Parcel, Plan, pack
 
 TURN_BYTES = 16 << 20  # that are read at once, at most
 TURN_SECONDS = 0.1  # that reading them takes, as far as it is known: orders wait for so long
+_MEASURED_SECONDS = 0.3  # of reading that tell how fast it is
 _SILENT_SECONDS = 1.0  # after which panes that are open leave, as nobody writes
 _STATE_LOST = "its agent has lost where it had come"
 _NOT_KNOWN = "its agent had read on before it knew of the job"
 
 Horizon = Mapping[str, int]  # by axis, the position before which panes are over
+
+
+@dataclass
+class _Measured:
+    """What some turns have read, from a time on, and how long that and each shape took."""
+
+    began: float
+    bytes: int = 0
+    seconds: float = 0.0
+    costs: Counter[str] = field(default_factory=Counter)
+
+    def add(self, bytes_: int, seconds: float, costs: Mapping[str, float]) -> None:
+        self.bytes += bytes_
+        self.seconds += seconds
+        self.costs.update(costs)
+
+    def until(self, now: float) -> tuple[int, float, dict[str, float]]:
+        """Bytes, all the time that has passed, and the share of each shape of what was used."""
+        shares = {id_: cost / self.seconds for id_, cost in self.costs.items()}
+        return self.bytes, now - self.began, shares
 
 
 class StreamReader:
@@ -82,7 +103,7 @@ class StreamReader:
         self._unread_bytes = 0
         self._speed = Speed()
         self._pace = Pace(Measure(0.0))
-        self._measured: tuple[float, int, dict[str, float]] | None = None  # of the last turn
+        self._measured: _Measured | None = None  # since all turns had something left to read
         self._begins = dict(point.begins)
         self._orders: Orders | None = None
         self._limits: Mapping[str, Limits] = {}
@@ -168,7 +189,6 @@ class StreamReader:
         self._take({}, [Reading(loss.source, lost=(loss,)) for loss in batch.lost], now)
         if batch.notes:
             self._take({}, [Reading(self._stream.source or "", notes=batch.notes)], now)
-        self._measured = None
         if batch.work is not None:
             assert isinstance(batch.work, TaskWork)
             self._read_at = now
@@ -181,8 +201,10 @@ class StreamReader:
                         costs.update({id_: cost.seconds for id_, cost in reading.costs.items()})
             took = time.perf_counter() - started
             self._pace.read(batch.bytes, took)
-            shares = {id_: seconds / took for id_, seconds in costs.items()}
-            self._measured = now, batch.bytes, shares
+            self._measured = self._measured or _Measured(now)
+            self._measured.add(batch.bytes, took, costs)
+        if not self._unread:
+            self._measured = None
         horizon = self._horizon()
         if self._is_over(horizon):
             self._cut(horizon)
@@ -194,9 +216,9 @@ class StreamReader:
 
     def _shed(self, now: float) -> None:
         """Gives up panes that would be done when they are of no use, and tells of them."""
-        if self._measured is not None and self._unread:
-            began, size, shares = self._measured
-            self._speed.take(size, now - began, shares)
+        if self._measured is not None and now - self._measured.began >= _MEASURED_SECONDS:
+            self._speed.take(*self._measured.until(now))
+            self._measured = None
         times = [source.time for source in self.sources.values() if source.time is not None]
         if not times or not self._unread_bytes:
             return

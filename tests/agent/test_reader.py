@@ -21,6 +21,7 @@ from muntin.agent.reader import StreamReader, restarted
 from muntin.agent.safe import SafeLog, SafePoint
 from muntin.agent.settings import AgentSettings, StreamSettings
 from muntin.fidelity.score import Gap, State
+from muntin.fidelity.shedding import Use
 from muntin.kernel.block import Block
 from muntin.kernel.merge import merge
 from muntin.kernel.reading import Reading, added_up
@@ -309,7 +310,12 @@ def behind(folder: Path, text: str) -> Beside:
     """A reader that has a hundred seconds to catch up on, and takes a second for five of them."""
     beside = Beside(folder, sql(text))
     recipes = tuple(
-        replace(recipe, useful=15 * SECOND if "patient" not in recipe.jobs else None)
+        replace(
+            recipe,
+            useful=None
+            if "patient" in recipe.jobs
+            else tuple(Use(spec, 5 * SECOND) for spec in recipe.windows),
+        )
         for recipe in beside.plan.recipes
     )
     beside.plan = replace(beside.plan, recipes=recipes)
