@@ -36,6 +36,7 @@ from muntin.model import TIME, Shape, Stream, Tally
 from muntin.run.contracts import AHEAD_US, Request, TaskWork
 from muntin.run.files import LogFiles
 from muntin.schedule.pace import Measure, Pace
+from muntin.windows.ledger import grids_of
 from muntin.wire.messages import Limits, Parcel, Plan, pack
 
 TURN_BYTES = 16 << 20  # that are read at once, at most
@@ -94,7 +95,8 @@ class StreamReader:
         self._positions = point.positions
         self._stream = stream
         self.sources = {name: replace(source) for name, source in point.sources.items()}
-        self._readings = dict(point.readings)
+        grids = grids_of({recipe.shape.id: recipe.shape for recipe in plan.recipes})
+        self._readings = {n: r.on_grids(point.grids, grids) for n, r in point.readings.items()}
         self._buffers = buffers
         self._open: dict[str, OpenPanes] = {}
         self._unread = True  # until a look has shown that there is nothing
@@ -112,7 +114,8 @@ class StreamReader:
         known = self._shapes
         for id_, data in point.blocks.items():
             if id_ in known:  # jobs may have gone while nobody was here
-                self._add(id_, Block.decode(data, f"open panes of {id_}").table())
+                block = Block.decode(data, f"open panes of {id_}")
+                self._add(id_, block.table(known[id_].pane))
 
     @property
     def is_full(self) -> bool:
@@ -357,6 +360,7 @@ class StreamReader:
             {self._stream.source or "": number},
             tuple(replace(reading, sequence=number) for reading in shipped.values()),
             {id_: self._block(id_, rows, number).encode() for id_, rows in blocks.items()},
+            grids_of(self._shapes),
         )
         self._log.add(self._safe_point(number))
         self._desk.deliver(pack(parcel))
@@ -378,6 +382,7 @@ class StreamReader:
                 for id_, panes in self._open.items()
             },
             self._begins,
+            grids_of(self._shapes),
         )
 
 

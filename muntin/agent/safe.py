@@ -18,6 +18,7 @@ from muntin.fidelity.scoreboard import Source
 from muntin.kernel.reading import Reading
 from muntin.logs.files import FilePosition
 from muntin.store import tape
+from muntin.windows.ledger import Grid
 
 _Value = TypeVar("_Value")
 _WORTH_REWRITING = 1 << 20  # bytes
@@ -34,6 +35,7 @@ class SafePoint:
     blocks: Mapping[str, bytes] = field(default_factory=dict)  # open panes, by shape
     begins: Mapping[str, int] = field(default_factory=dict)
     """By shape: the position before which it is not made any more."""
+    grids: Mapping[str, Grid] = field(default_factory=dict)  # that shapes had
 
 
 class SafeLog:

@@ -24,7 +24,7 @@ from muntin.wire.client import Client
 from muntin.wire.keys import Keys
 from muntin.wire.looks import Looks
 from muntin.wire.messages import Exchange, Fetch, Heard, Known, Limits, News, Plan, Range
-from muntin.wire.parcels import fetched_somehow, tables, waves
+from muntin.wire.parcels import fetched_somehow, readings, tables, waves
 
 
 @dataclass(frozen=True)
@@ -42,8 +42,7 @@ class PullTask:
         shapes = {recipe.shape.id: recipe.shape for recipe in recipes}
         for wave in waves(self.wanted.ranges):
             parcels = fetched_somehow(self.client, replace(self.wanted, ranges=wave))
-            readings = tuple(reading for parcel in parcels for reading in parcel.readings)
-            yield Delivery(tables(shapes, parcels), readings)
+            yield Delivery(tables(shapes, parcels), readings(shapes, parcels))
 
 
 @dataclass(frozen=True)

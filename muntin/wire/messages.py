@@ -29,6 +29,7 @@ from muntin.kernel.block import Block
 from muntin.kernel.compute import Recipe
 from muntin.kernel.reading import Reading
 from muntin.model import Stream
+from muntin.windows.ledger import Grid
 
 VERSION = 1  # of what is said here
 _FRAME = struct.Struct("<4sHQI")  # magic, version, length and checksum of a parcel
@@ -148,12 +149,14 @@ class Parcel:
     """Deliveries on their way: what was read, and the blocks by shape.
 
     `numbers` has, by agent, the number of the last delivery in here; those before it, from where
-    they were asked for, are in here or in parcels before.
+    they were asked for, are in here or in parcels before. `grids` are those that shapes had when
+    it was cut: tallies are on them.
     """
 
     numbers: Mapping[str, int]
     readings: tuple[Reading, ...]
     blocks: Mapping[str, bytes]
+    grids: Mapping[str, Grid] = field(default_factory=dict)  # by shape
 
 
 def encode(message: object) -> bytes:

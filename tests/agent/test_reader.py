@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import tempfile
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -33,6 +34,7 @@ from muntin.run.catalog import Catalog
 from muntin.run.contracts import Delivery
 from muntin.run.files import LaneTask
 from muntin.wire.messages import Exchange, Known, Limits, Parcel, Plan, unpack
+from muntin.wire.parcels import readings
 from tests.effort import examples
 
 SECOND = 1_000_000
@@ -251,6 +253,37 @@ def test_open_panes_of_jobs_that_went_meanwhile_are_dropped(tmp_path: Path) -> N
     wanted, _ = beside.expected()
     assert long not in blocks
     assert rows(blocks) == rows(wanted)
+
+
+@pytest.mark.parametrize(("before", "now"), [(10, 5), (5, 10), (10, 4), (10, 10)])
+def test_open_panes_move_to_others(tmp_path: Path, before: int, now: int) -> None:
+    """An agent was killed, and comes back when its pipeline has smaller panes, or larger ones."""
+    stream = JOBS.split("CREATE JOB")[0]
+    count = "CREATE JOB sums AS SELECT k, count(*) AS c FROM logs GROUP BY k WINDOW 20 SECONDS"
+    beside = Beside(tmp_path, sql(f"{stream} {count} PANE {before} SECONDS;"))
+    beside.write([(i / 2, "ab"[i % 2], i) for i in range(50)])
+    beside.turn()
+    beside.commit()
+    program = sql(f"{stream} {count} PANE {now} SECONDS;")
+    catalog = Catalog.of(program.streams["logs"], program.jobs.values())
+    beside.plan = Plan(catalog.stream, catalog.recipes, catalog.stream.slack_us)
+    beside.shapes = catalog.shapes
+    beside.start()
+    beside.write([(25 + i / 2, "ab"[i % 2], i) for i in range(50)])
+    beside.finish()
+    (shape,) = catalog.shapes.values()
+    counts: Counter[int] = Counter()
+    tallied: Counter[int] = Counter()
+    for parcel in beside.final.values():
+        for data in parcel.blocks.values():
+            block = Block.decode(data, "b").table(shape.pane)
+            for pane, c in zip(block["pane"].to_pylist(), block["c0"].to_pylist(), strict=True):
+                counts[pane * shape.pane // (20 * SECOND)] += c
+        for reading in readings(catalog.shapes, [parcel]):
+            for tally in reading.tallies:
+                tallied[tally.pane * tally.size // (20 * SECOND)] += tally.records
+    assert counts == tallied
+    assert [counts[window] for window in (0, 1, 2, 3)] == [41, 40, 20, 0]
 
 
 def test_open_panes_that_take_too_much_memory_go_to_disk(tmp_path: Path) -> None:

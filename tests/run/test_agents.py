@@ -15,6 +15,7 @@ from muntin.agent.settings import Limits
 from muntin.errors import InputError
 from muntin.language.program import sql
 from muntin.run.agents import Agents
+from muntin.run.catalog import Catalog
 from muntin.run.inline import InlineRun, windows_inline
 from muntin.run.loop import Rules
 from muntin.wire.keys import Keys
@@ -277,3 +278,31 @@ def test_a_list_that_is_away_for_a_moment_ends_no_run(tmp_path: Path) -> None:
         listed.write_text(place)
         pipeline.until(len(expected(tmp_path)["sums"]))
         pipeline.intake.close()
+
+
+def test_finer_panes_take_what_was_counted_on_the_ones_of_before(tmp_path: Path) -> None:
+    """Deliveries wait at the agent when a job is added whose windows need smaller panes."""
+    count = "CREATE JOB {} AS SELECT count(*) AS c FROM logs WINDOW {} SECONDS;"
+    both = count.format("sums", 10) + count.format("late", 4)
+    write(tmp_path / "web01", 0, 100)
+    with serving("web01", tmp_path / "web01") as (_, place):
+        pipeline = Pipeline(f"CREATE STREAM logs FROM AGENTS {place!r}; {count.format('sums', 10)}")
+        pipeline.until(1)
+        write(tmp_path / "web01", 100, 300)
+        time.sleep(1)  # the agent reads on
+        program = sql(f"CREATE STREAM logs FROM AGENTS {place!r}; {both}")
+        (stream,) = program.streams.values()
+        pipeline.run.loop.exchange(Catalog.of(stream, program.jobs.values()))
+        pipeline.turn()
+        write(tmp_path / "web01", 300, 400)
+        pipeline.until(9)
+        pipeline.intake.close()
+    wanted = windows_inline(sql(f"CREATE STREAM logs {FILES.format(tmp_path)}; {both}"))
+    rows = [
+        row
+        for windows in wanted
+        if windows.job.name == "sums"
+        for row in windows.table().to_pylist()
+    ]
+    assert same(pipeline.rows["sums"], rows)
+    assert pipeline.rows["late"]
