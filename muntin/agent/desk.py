@@ -14,6 +14,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from threading import Condition
 
+from muntin.fidelity.losses import Loss
 from muntin.wire.messages import Exchange, Known, Limits, News, Plan
 
 PROMPT = 0.2  # seconds that an answer may wait for panes that are wanted now
@@ -40,6 +41,7 @@ class Standing:
     seen_at: float | None = None  # when all that was written had been read, and was in deliveries
     opens: Mapping[str, int] = field(default_factory=dict)
     """By axis, where the first pane ends that was read and is in no delivery."""
+    unreadable: tuple[Loss, ...] = ()  # what is there and cannot be read now
     trouble: str = ""  # why it cannot go on
 
 
@@ -110,6 +112,7 @@ class Desk:
                 sum(len(data) for _, data in self._waiting),
                 standing.unread,
                 None if seen_at is None else max(0.0, now - seen_at),
+                standing.unreadable,
                 standing.trouble,
             )
 

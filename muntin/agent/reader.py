@@ -22,7 +22,7 @@ from muntin.agent.desk import Desk, Orders, Standing
 from muntin.agent.panes import OpenPanes
 from muntin.agent.safe import SafeLog, SafePoint
 from muntin.fidelity import shedding
-from muntin.fidelity.losses import Unmade
+from muntin.fidelity.losses import Loss, Unmade
 from muntin.fidelity.score import NEVER, State
 from muntin.fidelity.scoreboard import Source
 from muntin.fidelity.shedding import Backlog, Speed, Wanted
@@ -101,6 +101,7 @@ class StreamReader:
         self._open: dict[str, OpenPanes] = {}
         self._unread = True  # until a look has shown that there is nothing
         self._seen_at: float | None = None
+        self._unreadable: tuple[Loss, ...] = ()
         self._read_at = 0.0
         self._unread_bytes = 0
         self._speed = Speed()
@@ -129,7 +130,7 @@ class StreamReader:
             for t in reading.tallies:
                 end = (t.pane + 1) * t.size
                 opens[t.axis] = min(end, opens.get(t.axis, end))
-        return Standing(self._unread, self._seen_at, opens)
+        return Standing(self._unread, self._seen_at, opens, self._unreadable)
 
     def obey(self, orders: Orders) -> None:
         """Goes by what the pipeline has said last."""
@@ -187,6 +188,9 @@ class StreamReader:
         request = Request(now, True, most, self.sources, self.plan.slack_us, latest)
         batch = self._files.next(request)
         self._unread_bytes, self._unread = batch.remaining, bool(batch.remaining)
+        self._unreadable = tuple(
+            loss for many in (batch.unreadable or {}).values() for loss in many
+        )
         if batch.positions is not None:
             self._positions = batch.positions
         self._take({}, [Reading(loss.source, lost=(loss,)) for loss in batch.lost], now)

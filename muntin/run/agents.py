@@ -15,6 +15,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from muntin.errors import InputError
+from muntin.fidelity.losses import Loss
 from muntin.fidelity.scoreboard import Source
 from muntin.kernel.compute import Recipe
 from muntin.model import Stream
@@ -84,6 +85,7 @@ class Agents:
         self._idle_seconds = idle_seconds
         self._seen: dict[str, float] = {}
         self._begun: dict[str, float] = {}  # agents that are to send their first, when they spoke
+        self._unreadable: dict[str, tuple[Loss, ...]] = {}  # by agent, as it said last
         self._behind: frozenset[str] = frozenset()
         self._away: set[str] = set()
         self._troubles: dict[str, str] = {}  # by agent
@@ -100,6 +102,7 @@ class Agents:
             before = self._seen.get(each.agent) or (request.now if sends else 0.0)
             seen = before if each.age is None else request.now - each.age
             self._seen[each.agent] = max(before, seen)
+            self._unreadable[each.agent] = each.unreadable
         self._behind = frozenset(self._await(chosen, request))
         ranges = tuple(
             Range(each.agent, final, each.last, each.bytes, each.via)
@@ -112,6 +115,7 @@ class Agents:
             sum(each.bytes for each in ranges),
             notes=tuple(notes),
             touched={**dict.fromkeys(request.sources, 0.0), **self._seen},  # away is not ended
+            unreadable={name: losses for name, losses in self._unreadable.items() if losses},
         )
 
     def behind(self, sources: Mapping[str, Source]) -> frozenset[str]:

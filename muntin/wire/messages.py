@@ -25,6 +25,7 @@ from typing import TypeVar
 import msgspec
 
 from muntin.errors import WireError
+from muntin.fidelity.losses import Loss
 from muntin.kernel.block import Block
 from muntin.kernel.compute import Recipe
 from muntin.kernel.reading import Reading
@@ -110,6 +111,7 @@ class News:
     bytes: int = 0  # of deliveries that are not final
     unread: bool = False  # whether there is more than they tell of
     age: float | None = None  # seconds since all that was written had been read; None: never yet
+    unreadable: tuple[Loss, ...] = ()  # what is there and cannot be read now
     trouble: str = ""  # why it cannot go on now; it tries again
     via: tuple[str, ...] = ()  # addresses from who hears this to the agent, its own the last
 

@@ -28,10 +28,11 @@ def serving(
     mutual: bool = False,
     limits: Limits | None = None,
     at: str = "127.0.0.1:0",
+    pattern: str = "*.log",
 ) -> Iterator[tuple[Agent, str]]:
-    """An agent that reads `folder/*.log` as stream logs, and its address."""
+    """An agent that reads some files of a folder as stream logs, and its address."""
     (folder / "state").mkdir(parents=True, exist_ok=True)
-    streams = {"logs": StreamSettings((str(folder / "*.log"),), CLAUSES)}
+    streams = {"logs": StreamSettings((str(folder / pattern),), CLAUSES)}
     agent = Agent(AgentSettings(name, folder / "state", streams, limits or Limits()))
     server = Server(agent, at, keys, mutual)
     reading = Thread(target=agent.run)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gzip
 import json
+import os
 import time
 from contextlib import ExitStack
 from pathlib import Path
@@ -16,10 +18,12 @@ from muntin.errors import InputError
 from muntin.language.program import sql
 from muntin.run.agents import Agents
 from muntin.run.catalog import Catalog
+from muntin.run.files import LogFiles
 from muntin.run.inline import InlineRun, windows_inline
 from muntin.run.loop import Rules
 from muntin.wire.keys import Keys
 from tests.agent.serving import serving
+from tests.logs.test_register import nobody
 
 JOBS = """
 CREATE JOB sums AS SELECT k, sum(n) AS n, count(*) AS c FROM logs GROUP BY k ORDER BY k
@@ -47,7 +51,11 @@ class Pipeline:
     def __init__(self, text: str, idle: float = 1000.0, keys: Keys | None = None) -> None:
         program = sql(text, keys=keys)
         (stream,) = program.streams.values()
-        self.intake = Agents(stream, "pipeline", keys, idle)
+        self.intake: Agents | LogFiles
+        if stream.agents:
+            self.intake = Agents(stream, "pipeline", keys, idle)
+        else:
+            self.intake = LogFiles(stream, True)
         self.rows: dict[str, list[Any]] = {"sums": [], "late": []}
         self.notes: list[str] = []
         rules = Rules(True, idle, sharing="shared")
@@ -306,3 +314,47 @@ def test_finer_panes_take_what_was_counted_on_the_ones_of_before(tmp_path: Path)
     ]
     assert same(pipeline.rows["sums"], rows)
     assert pipeline.rows["late"]
+
+
+def rows_of(pipeline: Pipeline, windows: int) -> list[Any]:
+    pipeline.until(windows)
+    pipeline.intake.close()
+    return pipeline.rows["sums"]
+
+
+COUNT = "CREATE JOB sums AS SELECT count(*) AS c FROM logs WINDOW 10 SECONDS;"
+
+
+@pytest.mark.parametrize("kind", ["denied", "damaged"])
+def test_what_an_agent_cannot_read_is_told_and_lost(tmp_path: Path, kind: str) -> None:
+    """As if the same files were read directly."""
+    write(tmp_path / "web01", 0, 100)
+    with serving("web01", tmp_path / "web01") as (_, place):  # as nobody may load modules
+        rows_of(Pipeline(f"CREATE STREAM logs FROM AGENTS {place!r}; {COUNT}", idle=2.0), 1)
+    with nobody() as folder:
+        write(folder / "web01", 0, 100)
+        lines = [json.dumps({"t": 1000 + i / 4, "k": "b", "n": i}) + "\n" for i in range(100)]
+        if kind == "denied":
+            (folder / "web01" / "b.log").write_text("".join(lines))
+            (folder / "web01" / "b.log").chmod(0)
+        else:
+            data = gzip.compress("".join(lines).encode())
+            (folder / "web01" / "b.log.gz").write_bytes(data[:100] + b"damage" + data[106:])
+            os.utime(folder / "web01" / "b.log.gz", (0, 0))  # nobody is writing it
+        files = FILES.format(folder).replace("/a.log'", "/*.log*'")
+        directly = Pipeline(f"CREATE STREAM logs {files} SLACK 1 SECOND; {COUNT}", idle=2.0)
+        wanted = rows_of(directly, 4)
+        with serving("web01", folder / "web01", pattern="*.log*") as (_, place):
+            text = f"CREATE STREAM logs FROM AGENTS {place!r}; {COUNT}"
+            pipeline = Pipeline(text, idle=2.0)
+            rows = rows_of(pipeline, 4)
+        file = {"denied": "b.log", "damaged": "b.log.gz"}[kind]
+        assert any(file in note for note in directly.notes)
+        assert [note for note in pipeline.notes if file in note] == [
+            note for note in directly.notes if file in note
+        ]
+        told = [
+            [(r["c"], r["c2"]["area"], r["c2"]["missing"]) for r in some] for some in (rows, wanted)
+        ]
+        assert told[0] == told[1]
+        assert rows[3]["c2"]["area"] == 0.0
