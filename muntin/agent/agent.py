@@ -8,8 +8,9 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from threading import Event, Lock
+from uuid import uuid4
 
 import pyarrow as pa
 
@@ -62,6 +63,7 @@ class Agent:
 
     def __init__(self, settings: AgentSettings, clock: Callable[[], float] = time.time) -> None:
         self.name = settings.name
+        self._identity = uuid4().hex
         self.stop = Event()
         self._settings = settings
         self._clock = clock
@@ -152,14 +154,15 @@ class Agent:
                 f"agent '{self.name}' speaks version {VERSION}, the pipeline {told.version}"
             )
         self._settings.require(told.stream)
-        known = told.known.get(self.name)
-        with self._lock:
-            desk = None if known is None else self._desk_for(told, known)
-        if known is None or desk is None:
-            return Heard((News(self.name, ""),))
-        self._asked.set()
-        desk.tell(told, known)
-        return Heard((desk.news(self.name, self._clock()),))
+        known, news = told.known.get(self.name), News(self.name, "")
+        if known is not None and known.identity in ("", self._identity):
+            with self._lock:
+                desk = self._desk_for(told, known)
+            if desk is not None:
+                self._asked.set()
+                desk.tell(told, known)
+                news = desk.news(self.name, self._clock())
+        return Heard((replace(news, identity=self._identity),))
 
     def columns(self, stream: Stream) -> tuple[Column, ...]:
         """What this server's logs of a stream look like."""

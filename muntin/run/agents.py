@@ -20,6 +20,7 @@ from muntin.fidelity.scoreboard import Source
 from muntin.kernel.compute import Recipe
 from muntin.model import Stream
 from muntin.run.contracts import Batch, Delivery, Request
+from muntin.run.namesakes import Namesakes
 from muntin.wire.addresses import addresses
 from muntin.wire.client import Client
 from muntin.wire.keys import Keys
@@ -79,7 +80,7 @@ class Agents:
         self._client = Client(keys)
         self._pipeline = pipeline
         self._looks = Looks(self._client)
-        self._names: set[str] = set()  # of all agents that have ever answered
+        self._names = Namesakes(stream.name, idle_seconds)
         self._ways: dict[str, tuple[str, ...]] = {}  # to agents, from addresses that are listed
         self._around: tuple[str, ...] = ()  # addresses behind relays that are away
         self._idle_seconds = idle_seconds
@@ -96,7 +97,7 @@ class Agents:
         plan = Plan(self._stream, tuple(request.recipes), request.slack_us)
         heard = self._hear(plan, request)
         chosen = self._chosen(heard.news)
-        notes = [*self._missing(heard), *self._troubled(chosen)]
+        notes = [*self._missing(heard), *self._names.told(heard.news), *self._troubled(chosen)]
         for each in chosen:  # one that begins has not seen the end of its logs yet
             sends = each.last > self._known(each.agent, request).final
             before = self._seen.get(each.agent) or (request.now if sends else 0.0)
@@ -179,28 +180,30 @@ class Agents:
             self._pipeline,
             self._stream.name,
             plan.digest,
-            {name: self._known(name, request) for name in self._names},
+            {name: self._known(name, request) for name in self._names.names},
             limits={r.shape.id: Limits(r.over, r.needs) for r in plan.recipes},
             wanted=request.wanted,
         )
         first = self._looks.at(places, told)
-        self._names |= {each.agent for each in first.news}
-        needing = {each.via[0] for each in first.news if each.digest != plan.digest}
+        meant = self._names.meant(first.news, request.now)
+        needing = {each.via[0] for each in meant if each.digest != plan.digest}
         if not needing:
             return first
-        known = {name: self._known(name, request) for name in self._names}
+        known = {name: self._known(name, request) for name in self._names.names}
         second = self._looks.at(sorted(needing), replace(told, known=known, plan=plan))
         kept = (each for each in first.news if each.via[0] not in needing)
         return Heard((*kept, *second.news), {**first.away, **second.away})
 
     def _known(self, agent: str, request: Request) -> Known:
         source = request.sources.get(agent, Source(sequence=request.released))
-        return Known(source.sequence, source.counted)
+        return Known(source.sequence, source.counted, self._names.identity(agent))
 
     def _chosen(self, news: Sequence[News]) -> list[News]:
-        """Of every agent the news that came through the most relays; of equals, the first."""
+        """Of every agent that is read, the news through the most relays; of equals, the first."""
         chosen: dict[str, News] = {}
         for each in news:
+            if each.identity != self._names.identity(each.agent):
+                continue
             if each.agent not in chosen or len(each.via) > len(chosen[each.agent].via):
                 chosen[each.agent] = each
         return list(chosen.values())

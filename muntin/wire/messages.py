@@ -80,13 +80,15 @@ class Known:
     final: int  # the number of the last delivery that is committed
     counted: Mapping[str, int] = field(default_factory=dict)
     """By axis: how far deliveries have come that are final."""
+    identity: str = ""  # which agent of this name is meant; none: whichever there is
 
 
 @dataclass(frozen=True)
 class Exchange:
     """One look of a pipeline at agents. The plan is sent where one of them has another.
 
-    An agent that is not among those `known` tells who it is, and does nothing else.
+    An agent that is not among those `known` tells who it is, and does nothing else. So does one
+    with the name of another that is meant.
     """
 
     pipeline: str  # a name for the state it keeps, which no other has
@@ -114,6 +116,7 @@ class News:
     unreadable: tuple[Loss, ...] = ()  # what is there and cannot be read now
     trouble: str = ""  # why it cannot go on now; it tries again
     via: tuple[str, ...] = ()  # addresses from who hears this to the agent, its own the last
+    identity: str = ""  # tells processes of one name apart
 
 
 @dataclass(frozen=True)

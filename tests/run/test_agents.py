@@ -24,6 +24,7 @@ from muntin.run.loop import Rules
 from muntin.wire.keys import Keys
 from tests.agent.serving import serving
 from tests.logs.test_register import nobody
+from tests.relay.serving import relaying
 
 JOBS = """
 CREATE JOB sums AS SELECT k, sum(n) AS n, count(*) AS c FROM logs GROUP BY k ORDER BY k
@@ -358,3 +359,62 @@ def test_what_an_agent_cannot_read_is_told_and_lost(tmp_path: Path, kind: str) -
         ]
         assert told[0] == told[1]
         assert rows[3]["c2"]["area"] == 0.0
+
+
+def test_two_agents_with_one_name_are_refused(tmp_path: Path) -> None:
+    for name in ("one", "two"):
+        write(tmp_path / name, 0, 200)
+    with (
+        serving("web", tmp_path / "one") as (_, first),
+        serving("web", tmp_path / "two") as (_, second),
+    ):
+        pipeline = Pipeline(f"CREATE STREAM logs FROM AGENTS {first!r}, {second!r}; {COUNT}")
+        both = f"the agents at {' and '.join(sorted([first, second]))} are both named 'web'"
+        with pytest.raises(InputError, match=f"{both}; start each with a --name of its own"):
+            pipeline.turn()
+        pipeline.intake.close()
+    assert not list(tmp_path.glob("*/state/*.safe"))  # nobody was made to count
+
+
+def test_another_agent_with_the_name_of_one_is_told_of_and_not_read(tmp_path: Path) -> None:
+    """It is added to the list while the pipeline runs; the one that is read goes on."""
+    for name in ("one", "two"):
+        write(tmp_path / name, 0, 200)
+    listed = tmp_path / "agents.txt"
+    with (
+        serving("web", tmp_path / "one") as (_, first),
+        serving("web", tmp_path / "two") as (_, second),
+        relaying(second) as (_, relay),
+    ):
+        listed.write_text(first)
+        pipeline = Pipeline(f"CREATE STREAM logs FROM AGENTS '{listed}'; {COUNT}")
+        pipeline.until(3)
+        listed.write_text(f"{relay}\n{first}")  # through a relay, which comes before others
+        write(tmp_path / "one", 200, 400)
+        rows = rows_of(pipeline, 9)
+        assert pipeline.notes == [
+            f"stream 'logs': the agents at {' and '.join(sorted([first, second]))} are both named "
+            f"'web'; the one at {second} is not read; start each with a --name of its own"
+        ]
+    (tmp_path / "two").rename(tmp_path / "away")
+    files = sql(f"CREATE STREAM logs {FILES.format(tmp_path)}; {COUNT}")
+    wanted = [row for windows in windows_inline(files) for row in windows.table().to_pylist()]
+    assert same(rows, wanted)
+
+
+def test_an_agent_in_the_place_of_another_is_taken_for_it(tmp_path: Path) -> None:
+    """It was started again, or on another machine: only one of them answers."""
+    write(tmp_path / "web", 0, 200)
+    listed = tmp_path / "agents.txt"
+    with serving("web", tmp_path / "web") as (_, place):
+        listed.write_text(place)
+        pipeline = Pipeline(f"CREATE STREAM logs FROM AGENTS '{listed}'; {COUNT}")
+        pipeline.until(3)
+    write(tmp_path / "web", 200, 400)
+    with serving("web", tmp_path / "web") as (_, place):
+        listed.write_text(place)
+        rows = rows_of(pipeline, 9)
+    assert not [note for note in pipeline.notes if "named" in note]
+    files = sql(f"CREATE STREAM logs {FILES.format(tmp_path)}; {COUNT}")
+    wanted = [row for windows in windows_inline(files) for row in windows.table().to_pylist()]
+    assert same(rows, wanted)
