@@ -240,7 +240,7 @@ class Register:
             if best is not None:
                 found[best.key] = best
         for orphan in self._orphans:
-            if not any(is_one_log(f.path, orphan.file.path) for f in unsettled):
+            if not any(self._is_part(orphan.file, str(f.path), f.source) for f in unsettled):
                 self._orphans.give_up(orphan, now)
                 self._tell_lost(orphan, sightings, now)
         # A file that was cut has waited until it was known where its bytes are.
