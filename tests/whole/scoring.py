@@ -25,6 +25,7 @@ from tests.oracle import stream_time
 
 IDLE = 5.0
 STARTED = 1000.0
+EVER = 1e9  # long after all windows
 _US = 1_000_000
 State = Literal["merged", "skipped", "dead", "leapt", "later", "removed", "awaited", "cancelled",
                 "late", "lost"]  # fmt: skip
@@ -220,7 +221,7 @@ class Model:
     def _lose(self, source: _Source, now: float) -> None:
         first = min(source.times())
         low = (first if source.since is None else source.since) - self._q.slack
-        source.lost.append((low, now if now >= low else np.inf))
+        source.lost.append((low, now if now >= low else EVER))
 
     def _read(self, name: str, records: list[Record], now: float) -> None:
         if not records:
@@ -389,7 +390,7 @@ class Model:
         source = self._sources[name]
         if source.ended:
             last = max([self._believed(source, now), *(high for _, high in source.lost)])
-            return int(min(last, 10**9) // self._q.pane) + 1
+            return int(last // self._q.pane) + 1
         return int((self._passed(source, now) - self._q.slack) // self._q.pane)
 
     def _leapt(self, now: float) -> set[str]:
