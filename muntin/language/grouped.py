@@ -9,8 +9,9 @@ from __future__ import annotations
 import duckdb
 from sqlglot import exp
 
-from muntin.kernel.aggregates import Expander, stored
+from muntin.kernel.aggregates import expand
 from muntin.kernel.engine import describe, rehearse
+from muntin.kernel.expander import Expander, stored
 from muntin.language.calls import call_of, is_aggregate
 from muntin.language.messages import reason
 from muntin.language.scope import Scope, is_condition, is_parameter
@@ -89,7 +90,7 @@ class Groups:
     def _finished_sql(self, node: exp.Expr, before: int | None) -> str:
         call = call_of(node, self._scope, before)
         try:
-            name = self._expander.expand(call)
+            name = expand(self._expander, call)
         except duckdb.Error as error:
             raise self._scope.script.error(reason(error), node) from error
         except ValueError as error:

@@ -10,8 +10,8 @@ from collections.abc import Iterator, Sequence
 import duckdb
 from sqlglot import exp
 
-from muntin.kernel.aggregates import stored
 from muntin.kernel.engine import describe, function_names, is_function, volatile_names
+from muntin.kernel.expander import stored
 from muntin.kernel.kinds import kind_of
 from muntin.language.calls import PYTHON, aggregates_in, is_aggregate
 from muntin.language.grouped import Groups
