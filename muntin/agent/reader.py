@@ -31,7 +31,7 @@ from muntin.kernel.compute import Recipe
 from muntin.kernel.kinds import kind_of
 from muntin.kernel.merge import block_of
 from muntin.kernel.reading import Reading
-from muntin.logs.events import FileEvents
+from muntin.logs.events import Events
 from muntin.model import TIME, Shape, Stream, Tally
 from muntin.run.contracts import AHEAD_US, Request, TaskWork
 from muntin.run.files import LogFiles
@@ -81,7 +81,7 @@ class StreamReader:
         desk: Desk,
         most_waiting: int,
         buffers: Buffers,
-        events: FileEvents | None = None,
+        events: Events | None = None,
     ) -> None:
         """`stream` says where the files are; about `most_waiting` bytes may wait at the desk.
 
@@ -103,6 +103,7 @@ class StreamReader:
         self._seen_at: float | None = None
         self._unreadable: tuple[Loss, ...] = ()
         self._read_at = 0.0
+        self._looked_at = 0.0  # at all files, as nobody seemed to write
         self._unread_bytes = 0
         self._speed = Speed()
         self._pace = Pace(Measure(0.0))
@@ -185,8 +186,13 @@ class StreamReader:
         self._shed(now)
         latest = int(now * 1e6) + AHEAD_US
         most = min(TURN_BYTES, self._pace.most(2 * TURN_SECONDS))
-        request = Request(now, True, most, self.sources, self.plan.slack_us, latest)
+        silent = not self._unread and now - self._read_at >= _SILENT_SECONDS
+        thorough = silent and not 0 <= now - self._looked_at < _SILENT_SECONDS
+        request = Request(
+            now, True, most, self.sources, self.plan.slack_us, latest, thorough=thorough
+        )
         batch = self._files.next(request)
+        self._looked_at = now if thorough else self._looked_at
         self._unread_bytes, self._unread = batch.remaining, bool(batch.remaining)
         self._unreadable = tuple(
             loss for many in (batch.unreadable or {}).values() for loss in many
@@ -217,7 +223,7 @@ class StreamReader:
             self._cut(horizon)
         elif self._is_open and not self._unread and now - self._read_at >= _SILENT_SECONDS:
             self._cut(None)
-        if not self._unread and not self._is_open:
+        if thorough and not self._unread and not self._is_open:
             self._seen_at = now
         return batch.work is not None
 
@@ -241,7 +247,7 @@ class StreamReader:
         self._take({}, [Reading(self._stream.source or "", unmade=unmade)], now)
         if unread:
             first = min(self._begins[recipe.shape.id] for recipe in self.plan.recipes)
-            self._files.skip(first, self.plan.slack_us or 0)
+            self._files.skip(first, self.plan.slack_us or 0, self.sources)
         self._cut(self._horizon())
 
     @property
@@ -360,17 +366,17 @@ class StreamReader:
         if not blocks and not any(_says_something(reading) for reading in shipped.values()):
             return
         number = self._desk.last + 1
+        records = sum(reading.records for reading in shipped.values())
         parcel = Parcel(
             {self._stream.source or "": number},
             tuple(replace(reading, sequence=number) for reading in shipped.values()),
-            {id_: self._block(id_, rows, number).encode() for id_, rows in blocks.items()},
+            {id_: self._block(id_, rows, number, records).encode() for id_, rows in blocks.items()},
             grids_of(self._shapes),
         )
         self._log.add(self._safe_point(number))
         self._desk.deliver(pack(parcel))
 
-    def _block(self, id_: str, rows: pa.Table, number: int) -> Block:
-        records = sum(reading.records for reading in self._readings.values())
+    def _block(self, id_: str, rows: pa.Table, number: int, records: int = 0) -> Block:
         sources = Sources.of(self.sources)
         version = self.plan.recipes[0].version
         return block_of(self._shapes[id_], rows, sources, number, 0, records, version)

@@ -27,6 +27,7 @@ from muntin.kernel.block import Block
 from muntin.kernel.merge import merge
 from muntin.kernel.reading import Reading, added_up
 from muntin.language.program import sql
+from muntin.logs.events import Events
 from muntin.logs.records import read_lane
 from muntin.logs.tail import Tail
 from muntin.model import POSITION, Program
@@ -57,6 +58,7 @@ class Beside:
     now: float = NOW
     most_waiting: int = 1 << 20
     most_open: int = 1 << 20
+    events: Events | None = None
 
     def __post_init__(self) -> None:
         self.write([(0.0, "a", 1)])
@@ -79,7 +81,7 @@ class Beside:
         buffers = Buffers(self.most_open, self.folder / "open")
         self.desk = Desk("pipeline", self.plan, Known(point.sequence))
         self.reader = StreamReader(
-            stream, self.plan, point, log, self.desk, self.most_waiting, buffers
+            stream, self.plan, point, log, self.desk, self.most_waiting, buffers, self.events
         )
 
     def write(self, records: list[tuple[float, str, int]], torn: bool = False) -> None:
@@ -425,6 +427,52 @@ def test_without_a_safe_point_nothing_is_counted_twice(tmp_path: Path) -> None:
     assert {p: n for p, n in found.items() if p != 5} == {
         p: n for p, n in tallies.items() if p != 5
     }
+
+
+def test_blocks_tell_of_how_many_records_they_are_made(tmp_path: Path) -> None:
+    beside = Beside(tmp_path)
+    beside.write([(i / 10, "a", 3) for i in range(100)])
+    beside.turn()
+    beside.commit()
+    beside.write([(10 + i / 10, "a", 3) for i in range(50)])
+    beside.turn()
+    beside.commit()
+    told = [
+        {Block.decode(data, "b").records for data in parcel.blocks.values()}
+        for parcel in beside.final.values()
+    ]
+    assert told == [{101}, {50}]
+
+
+class Deaf:
+    """Events of a file system that tells nothing."""
+
+    def watch(self, folders: object) -> None:
+        pass
+
+    def changed(self) -> set[str]:
+        return set()
+
+    def close(self) -> None:
+        pass
+
+
+def test_that_all_was_read_is_said_after_a_look_at_all_files_only(tmp_path: Path) -> None:
+    """No event tells that somebody writes."""
+    beside = Beside(tmp_path, events=Deaf())
+    for _ in range(3):
+        beside.turn(1.5)
+    said = beside.reader.standing.seen_at
+    assert said == beside.now
+    beside.write([(100.0, "a", 1)])
+    beside.turn(0.1)
+    assert beside.reader.standing.seen_at == said  # it has not looked
+    beside.turn(1.0)
+    assert beside.reader.standing.seen_at == said  # it is read now
+    beside.turn(1.5)
+    assert beside.reader.standing.seen_at == beside.now
+    beside.commit()
+    assert beside.shipped()[1].records == 2
 
 
 def test_turns_are_short_where_reading_is_slow(
