@@ -12,8 +12,6 @@ from dataclasses import dataclass, replace
 from threading import Event, Lock
 from uuid import uuid4
 
-import pyarrow as pa
-
 from muntin.agent.buffers import Buffers
 from muntin.agent.desk import Desk
 from muntin.agent.reader import StreamReader, restarted
@@ -124,9 +122,9 @@ class Agent:
                 return False
             read = reader.turn(now)
             desk.stand(reader.standing, orders)
-        except (MuntinError, OSError, pa.ArrowException) as error:
+        except Exception as error:  # whatever a pipeline may have sent: the agent goes on
             served.fail(now, orders.plan)
-            desk.fail(str(error).splitlines()[0])
+            desk.fail(_in_a_sentence(error))
             return False
         served.pause = 0.0
         return read
@@ -217,3 +215,8 @@ class Agent:
         if desk is None:
             desk = self._desks[name] = Desk(told.pipeline, plan, known)
         return desk
+
+
+def _in_a_sentence(error: Exception) -> str:
+    first = next(iter(str(error).splitlines()), "")
+    return first if isinstance(error, MuntinError) else f"{type(error).__name__}: {first}"

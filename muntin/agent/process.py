@@ -6,12 +6,10 @@ import os
 from collections.abc import Callable
 
 from muntin.agent.agent import Agent
-from muntin.agent.settings import AgentSettings
+from muntin.agent.settings import KIND, AgentSettings
 from muntin.kernel.engine import confine
 from muntin.wire import process
 from muntin.wire.process import Door
-
-KIND = "an agent"
 
 
 def serve(settings: AgentSettings, door: Door, tell: Callable[[str], None], nice: int = 0) -> None:

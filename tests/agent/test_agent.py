@@ -107,6 +107,17 @@ def test_jobs_that_cannot_run_are_told_of_until_there_are_others(tmp_path: Path)
     assert not visited.news("one").trouble
 
 
+def test_nothing_that_goes_wrong_in_a_stream_ends_the_agent(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Plans come from others, and may mean anything."""
+    monkeypatch.setattr(StreamReader, "turn", lambda self, now: 1 // 0)
+    visited = Visited(tmp_path)
+    visited.exchange("one")
+    visited.agent.step()
+    assert visited.news("one").trouble.startswith("ZeroDivisionError: integer division")
+
+
 def test_a_stream_that_has_failed_is_tried_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
