@@ -18,15 +18,16 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from muntin.agent.buffers import Buffers
+from muntin.agent.changes import Changes
 from muntin.agent.desk import Desk, Orders, Standing
 from muntin.agent.panes import OpenPanes
-from muntin.agent.safe import SafeLog, SafePoint
+from muntin.agent.safe import Rows, SafeLog, SafePoint
 from muntin.fidelity import shedding
 from muntin.fidelity.losses import Loss, Unmade
 from muntin.fidelity.score import NEVER, State
 from muntin.fidelity.scoreboard import Source
 from muntin.fidelity.shedding import Backlog, Speed, Wanted
-from muntin.kernel.block import Block, Sources
+from muntin.kernel.block import Block, Sources, regrid
 from muntin.kernel.compute import Recipe
 from muntin.kernel.kinds import kind_of
 from muntin.kernel.merge import block_of
@@ -99,6 +100,7 @@ class StreamReader:
         self._readings = {n: r.on_grids(point.grids, grids) for n, r in point.readings.items()}
         self._buffers = buffers
         self._open: dict[str, OpenPanes] = {}
+        self._changes = Changes(buffers)  # since the last safe point
         self._unread = True  # until a look has shown that there is nothing
         self._seen_at: float | None = None
         self._unreadable: tuple[Loss, ...] = ()
@@ -114,10 +116,13 @@ class StreamReader:
         self._over: Horizon = {}  # how far panes were over at the last cut
         self.plan = plan
         known = self._shapes
-        for id_, data in point.blocks.items():
-            if id_ in known:  # jobs may have gone while nobody was here
+        for id_ in point.blocks.keys() & known.keys():  # jobs may have gone while nobody was here
+            for data, since in point.blocks[id_]:
                 block = Block.decode(data, f"open panes of {id_}")
-                self._add(id_, block.table(known[id_].pane))
+                rows = block.table()
+                if since is not None:
+                    rows = rows.filter(pc.greater_equal(rows.column("pane"), since))
+                self._add(id_, regrid(rows, block.pane, known[id_].pane))
 
     @property
     def is_full(self) -> bool:
@@ -166,7 +171,9 @@ class StreamReader:
         for id_, panes in list(self._open.items()):
             needs = limits.get(id_, Limits()).needs
             if needs is not None and kind_of(shapes[id_]).has_panes:
-                panes.take(needs // shapes[id_].pane)
+                before = needs // shapes[id_].pane
+                panes.take(before)
+                self._changes.leave(id_, before)
                 if not panes:
                     del self._open[id_]
 
@@ -175,6 +182,7 @@ class StreamReader:
         for panes in self._open.values():
             panes.drop()
         self._open = {}
+        self._changes.drop()
         if self._events is not None:
             self._events.close()
 
@@ -296,6 +304,7 @@ class StreamReader:
             if id_ not in self._open:
                 self._open[id_] = OpenPanes(self._shapes[id_], self._buffers)
             self._open[id_].add(rows)
+            self._changes.add(id_, rows, self._open[id_].size)
 
     def _begun(self, id_: str, rows: pa.Table) -> pa.Table:
         """The rows of panes that are made; records that last go into several."""
@@ -351,8 +360,9 @@ class StreamReader:
         """Makes a delivery of what is over at the horizon, or of everything; writes it down."""
         shapes = self._shapes
         blocks: dict[str, pa.Table] = {}
+        before = {id_: _over_before(shapes[id_], horizon) for id_ in self._open}
         for id_, panes in self._open.items():
-            over = _taken(shapes[id_], panes, horizon)
+            over = panes.take(before[id_])
             if over is not None:
                 blocks[id_] = over
         self._open = {id_: panes for id_, panes in self._open.items() if panes}
@@ -373,7 +383,10 @@ class StreamReader:
             {id_: self._block(id_, rows, number, records).encode() for id_, rows in blocks.items()},
             grids_of(self._shapes),
         )
+        for id_, pane in before.items():
+            self._changes.leave(id_, pane)
         self._log.add(self._safe_point(number))
+        self._changes.written()
         self._desk.deliver(pack(parcel))
 
     def _block(self, id_: str, rows: pa.Table, number: int, records: int = 0) -> Block:
@@ -382,17 +395,23 @@ class StreamReader:
         return block_of(self._shapes[id_], rows, sources, number, 0, records, version)
 
     def _safe_point(self, number: int) -> SafePoint:
+        """What has changed since the last one; or all, where that is not more to write."""
+        whole = self._changes.whole or self._log.is_long
+        if whole:
+            tables = {id_: panes.rows() for id_, panes in self._open.items()}
+        else:
+            added = self._changes.added()
+            tables = {id_: kind_of(self._shapes[id_]).merge(rows) for id_, rows in added.items()}
         return SafePoint(
             number,
             self._positions,
             self.sources,
             self._readings,
-            {
-                id_: self._block(id_, panes.rows(), number).encode()
-                for id_, panes in self._open.items()
-            },
+            {id_: (Rows(self._block(id_, t, number).encode()),) for id_, t in tables.items()},
             self._begins,
             grids_of(self._shapes),
+            whole,
+            {} if whole else self._changes.left,
         )
 
 
@@ -423,12 +442,12 @@ def _begun_behind(
     return begins, tuple(unmade)
 
 
-def _taken(shape: Shape, panes: OpenPanes, horizon: Horizon | None) -> pa.Table | None:
-    """Takes away rows of panes that are over. Where there are no panes, all are over."""
+def _over_before(shape: Shape, horizon: Horizon | None) -> int | None:
+    """The pane before which all are over; None: all are, as where there are no panes."""
     if horizon is None or not kind_of(shape).has_panes:
-        return panes.take(None)
+        return None
     at = horizon.get(shape.axis.column)
-    return None if at is None else panes.take(at // shape.pane)
+    return NEVER if at is None else at // shape.pane
 
 
 def _later(one: int | None, other: int | None) -> int | None:

@@ -475,6 +475,40 @@ def test_that_all_was_read_is_said_after_a_look_at_all_files_only(tmp_path: Path
     assert beside.shipped()[1].records == 2
 
 
+def test_a_safe_point_takes_what_has_changed_and_not_all_that_is_open(tmp_path: Path) -> None:
+    """A pane of an hour with many keys is open, and another leaves every second."""
+    text = """
+    CREATE STREAM logs (t DOUBLE, k VARCHAR, n BIGINT) FROM 'x' FORMAT json TIMESTAMP t
+    SLACK 0 SECONDS;
+    CREATE JOB hours AS SELECT k, count(*) AS c FROM logs GROUP BY k WINDOW 1 HOUR;
+    CREATE JOB seconds AS SELECT count(*) AS c FROM logs WHERE n = 7 WINDOW 1 SECOND;
+    """
+    beside = Beside(tmp_path, sql(text))
+    log = tmp_path / "logs.safe"
+    beside.write([(1.0, f"key {i}", 1) for i in range(20_000)])
+    beside.write([(2.0, "key 1", 7)])
+    beside.turn()
+    beside.commit()
+    beside.write([(3.1, "key 1", 7)])
+    beside.turn()
+    beside.commit()
+    whole, grown = log.stat().st_size, []
+    for second in range(4, 40):
+        before = log.stat().st_size
+        beside.write([(second + 0.1, f"key {i}", 7) for i in range(50)])
+        beside.turn()
+        beside.commit()
+        grown.append(log.stat().st_size - before)
+    assert whole > 100_000
+    assert max(grown) < whole / 10
+    beside.start()  # killed
+    beside.finish()
+    blocks, reading = beside.shipped()
+    wanted, expected = beside.expected()
+    assert rows(blocks) == rows(wanted)
+    assert told(reading) == told(expected)
+
+
 def test_turns_are_short_where_reading_is_slow(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
