@@ -14,13 +14,14 @@ from unittest.mock import Mock
 import pytest
 
 from muntin.agent.settings import Limits
-from muntin.errors import InputError
+from muntin.errors import InputError, StateError
 from muntin.language.program import sql
 from muntin.run.agents import Agents
 from muntin.run.catalog import Catalog
 from muntin.run.files import LogFiles
 from muntin.run.inline import InlineRun, windows_inline
 from muntin.run.loop import Rules
+from muntin.store import tape
 from muntin.wire.keys import Keys
 from tests.agent.serving import serving
 from tests.logs.test_register import nobody
@@ -415,6 +416,54 @@ def test_an_agent_in_the_place_of_another_is_taken_for_it(tmp_path: Path) -> Non
         listed.write_text(place)
         rows = rows_of(pipeline, 9)
     assert not [note for note in pipeline.notes if "named" in note]
+    files = sql(f"CREATE STREAM logs {FILES.format(tmp_path)}; {COUNT}")
+    wanted = [row for windows in windows_inline(files) for row in windows.table().to_pylist()]
+    assert same(rows, wanted)
+
+
+@pytest.mark.parametrize("behind", [3600.0, -3600.0])
+def test_a_clock_that_is_wrong_makes_no_agent_dead(tmp_path: Path, behind: float) -> None:
+    """It says how long ago all was read, and not when."""
+    write(tmp_path / "web01", 0, 100)
+    with serving("web01", tmp_path / "web01") as (agent, place):
+        agent._clock = lambda: time.time() - behind
+        pipeline = Pipeline(f"CREATE STREAM logs FROM AGENTS {place!r}; {COUNT}", idle=2.0)
+        pipeline.until(3)
+        source = pipeline.run.loop.progress.sources["web01"]
+        limit = time.monotonic() + 60
+        while source.touched_at - source.wrote_at < 3.0:
+            assert time.monotonic() < limit
+            pipeline.turn()
+            time.sleep(0.05)
+        assert -1 < time.time() - source.touched_at < 3
+        pipeline.intake.close()
+
+
+def test_an_agent_whose_disk_was_full_is_told_of_and_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(tmp_path / "web01", 0, 200)
+    with serving("web01", tmp_path / "web01") as (_, place):
+        pipeline = Pipeline(f"CREATE STREAM logs FROM AGENTS {place!r}; {COUNT}")
+        pipeline.until(3)
+
+        def full(path: Path, records: object) -> int:
+            raise StateError(f"{path} cannot be written: No space left on device")
+
+        with monkeypatch.context() as patch:
+            patch.setattr(tape, "add", full)
+            write(tmp_path / "web01", 200, 400)
+            limit = time.monotonic() + 60
+            while not pipeline.notes:
+                assert time.monotonic() < limit
+                pipeline.turn()
+                time.sleep(0.02)
+        rows = rows_of(pipeline, 9)
+        file = tmp_path / "web01" / "state" / "logs.safe"
+        assert pipeline.notes == [
+            f"stream 'logs': agent 'web01' cannot go on: {file} cannot be written: No space left "
+            "on device; it tries again"
+        ]
     files = sql(f"CREATE STREAM logs {FILES.format(tmp_path)}; {COUNT}")
     wanted = [row for windows in windows_inline(files) for row in windows.table().to_pylist()]
     assert same(rows, wanted)
