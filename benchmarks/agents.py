@@ -317,11 +317,10 @@ def shedding(seconds: float = 40.0) -> None:
             with tempfile.TemporaryDirectory() as made:
                 rows.append(_pressed(Path(made), burners, bound, seconds))
     for row in rows:
-        print(f"shedding: {row['burners']} burners{row['bound'] or ' without a bound'}: "
-              f"area {row['area']:.0%}, lag {row['lag']:.1f} s")  # fmt: skip
+        print(f"shedding: {row}")
 
 
-def _pressed(folder: Path, burners: int, bound: str, seconds: float) -> dict[str, object]:
+def _pressed(folder: Path, burners: int, bound: str, seconds: float) -> str:
     """How complete results are, and how late, while others burn the agent's core."""
     rate = 250_000
     _CLAUSES["slack"] = "100 MILLISECONDS"
@@ -343,9 +342,15 @@ def _pressed(folder: Path, burners: int, bound: str, seconds: float) -> dict[str
         pipeline.close()
     ended = datetime.now(UTC) - timedelta(seconds=seconds / 2)
     late = [(at, r) for at, r in pipeline.results if r.end / 1e6 > ended.timestamp()]
-    lag = mean(at - r.end / 1e6 for at, r in late) if late else seconds
-    area = mean(r.c2.area for _, r in late) if late else 0.0
-    return {"burners": burners, "bound": bound, "area": area, "lag": lag}
+    what = f"{burners} burners{bound or ' without a bound'}: {len(late)} windows"
+    if not late:
+        return f"{what} left in the second half, so there is no area and no lag"
+    lags, areas = [at - r.end / 1e6 for at, r in late], [r.c2.area for _, r in late]
+    shed = mean(any(m.why == "shed" for m in r.c2.missing) for _, r in late)
+    return (
+        f"{what}, area {mean(areas):.0%} ({min(areas):.0%} to {max(areas):.0%}), lag "
+        f"{mean(lags):.1f} s, at most {max(lags):.2f} s; {shed:.0%} of them have something shed"
+    )
 
 
 QUESTIONS: dict[str, Callable[[], None]] = {
