@@ -20,6 +20,7 @@ SOURCE_COLUMN = "source"  # every stream has it unless its records bring their o
 POSITION = "__position"  # microseconds since the epoch, UTC; null in a bad row
 UNTIL = "__until"  # where the span of a record ends, if it stands for one
 SHARE = "__share"  # how much of the span lies in a pane
+COPY = "__copy"  # which of a job's cores a record is counted for, where there are several
 ORIGIN = "__origin"  # the source of a record, where a job tells sources apart
 SIZE = "__size"  # a record's bytes, where a job counts them
 MARK = "__mark"  # stream time less slack when the record was read
@@ -280,6 +281,8 @@ class Shape:
     """What of a window may have to be left out: then sources are the last key of blocks."""
     revise_us: int | None = None
     """How long late records count in windows that have left; other blocks are kept for it."""
+    copies: int = 1
+    """How many times each record counts, in groups of its own: `__copy` in keys says which."""
     alone: bool = False
     """Whether its panes are not those of other jobs that differ in nothing else."""
     scalars: tuple[str, ...] = field(default=(), compare=False, repr=False)
@@ -335,6 +338,20 @@ class Shape:
 
 
 @dataclass(frozen=True)
+class Around:
+    """What stands around a job's core: a statement over the rows that the core has in a window.
+
+    The core is all that can be merged: filter, keys and aggregates. Its rows are the relation
+    `__rows` of the statement, with these columns, and the bounds of the window are `__bounds`.
+    """
+
+    sql: str
+    columns: tuple[Output, ...]
+    words: tuple[tuple[str, str], ...] = field(default=(), compare=False, repr=False)
+    """What the user calls the columns, for messages."""
+
+
+@dataclass(frozen=True)
 class Job:
     """A standing query: the shape of its blocks, its windows, and how these become rows."""
 
@@ -349,6 +366,15 @@ class Job:
     bounds: Bounds = Bounds()
     allowed: int | None = None
     """How many errors the job survives, where its text says so."""
+    around: Around | None = None
+    """The finish, if there is more to a window than the rows of its core."""
+
+    @cached_property
+    def core(self) -> Job:
+        """The job whose rows the finish is made of; without one, the job itself."""
+        if self.around is None:
+            return self
+        return replace(self, outputs=self.around.columns, around=None)
 
     @property
     def stream(self) -> str:
@@ -359,7 +385,8 @@ class Job:
         """A short name of its definition, whatever panes it shares."""
         windows = tuple(spec.key for spec in self.windows)
         told = (self.shape.id, windows, self.finishes, self.outputs, self.having, self.order)
-        return sha256(repr((*told, self.limit, self.bounds)).encode()).hexdigest()[:16]
+        more = () if self.around is None else (self.around,)
+        return sha256(repr((*told, self.limit, self.bounds, *more)).encode()).hexdigest()[:16]
 
     @property
     def max_errors(self) -> int:

@@ -157,11 +157,19 @@ def _blamed(error: str) -> str:
 
 def describe(sql: str, columns: Mapping[str, str], relation: str) -> list[tuple[str, str]]:
     """Names and types of a statement over an empty relation; raises duckdb.Error as it is."""
-    con = connection()
-    fields = ", ".join(f"NULL::{kind} AS {quote(name)}" for name, kind in columns.items())
-    empty = f"(SELECT {fields or 'NULL AS nothing'} LIMIT 0)"
-    rows = con.execute(f"DESCRIBE {_with_sql(f'{relation} AS {empty}', sql)}").fetchall()
+    rows = connection().execute(f"DESCRIBE {_over_nothing(sql, columns, relation)}").fetchall()
     return [(str(name), str(kind)) for name, kind, *_ in rows]
+
+
+def value(sql: str, columns: Mapping[str, str], relation: str) -> object:
+    """The value that a statement has over an empty relation."""
+    rows = connection().execute(_over_nothing(sql, columns, relation)).fetchall()
+    return rows[0][0] if rows else None
+
+
+def _over_nothing(sql: str, columns: Mapping[str, str], relation: str) -> str:
+    fields = ", ".join(f"NULL::{kind} AS {quote(name)}" for name, kind in columns.items())
+    return _with_sql(f"{relation} AS (SELECT {fields or 'NULL AS nothing'} LIMIT 0)", sql)
 
 
 def rehearse(sql: str, columns: Mapping[str, str], relation: str) -> None:

@@ -15,7 +15,7 @@ from functools import cache
 
 from muntin.kernel.engine import quote
 from muntin.kernel.sketches import stable_hash_sql
-from muntin.model import MARK, SHARE, TIME, UNTIL, Cell, Job, Key, Merge, Part, Shape
+from muntin.model import COPY, MARK, SHARE, TIME, UNTIL, Cell, Job, Key, Merge, Part, Shape
 from muntin.windows.spec import WindowSpec
 
 KEY_GROUPS = 256
@@ -38,6 +38,13 @@ def spec_id(spec: WindowSpec) -> int:
     return zlib.crc32(spec.key.encode()) >> 1 or 1
 
 
+def records_sql(shape: Shape) -> str:
+    """The records, each as often as it counts."""
+    if shape.copies == 1:
+        return "records"
+    return f"(SELECT *, unnest(range({shape.copies})) AS {COPY} FROM records)"
+
+
 @cache
 def compute_sql(shape: Shape, windows: Windows, marked: bool, separate: bool = False) -> str:
     """Records to one block of panes or, where that is cheaper, of separate windows.
@@ -46,7 +53,7 @@ def compute_sql(shape: Shape, windows: Windows, marked: bool, separate: bool = F
     """
     if not separate:
         pane = floor_div_sql(quote(shape.axis.column), shape.pane)
-        records = "records"
+        records = records_sql(shape)
         if shape.spans is not None:
             pane, records = "__pane", _spans_sql(shape)
         return _compute_sql(shape, pane, windows, marked, "0", records, False)
@@ -89,7 +96,7 @@ def _spans_sql(shape: Shape) -> str:
     high = until if shape.until is None else f"least({until}, {shape.until})"
     first = floor_div_sql(low, shape.pane)
     last = floor_div_sql(f"greatest({low}, {high} - 1)", shape.pane)
-    panes = f"SELECT *, unnest(range({first}, {last} + 1)) AS __pane FROM records"
+    panes = f"SELECT *, unnest(range({first}, {last} + 1)) AS __pane FROM {records_sql(shape)}"
     inside = f"least({high}, (__pane + 1) * {shape.pane}) - greatest({low}, __pane * {shape.pane})"
     share = f"CASE WHEN {until} > {start} THEN ({inside}) / ({until} - {start}) ELSE 1.0 END"
     return f"(SELECT *, {share} AS {SHARE} FROM ({panes}))"
@@ -114,7 +121,7 @@ def selected_sql(shape: Shape, windows: Windows, marked: bool) -> str:
 def _spread_sql(shape: Shape, spec: WindowSpec) -> str:
     """Each record once for every window that holds it."""
     pane = floor_div_sql(quote(shape.axis.column), shape.pane)
-    return f"(SELECT *, {ends_sql(spec, pane)} AS __w FROM records)"
+    return f"(SELECT *, {ends_sql(spec, pane)} AS __w FROM {records_sql(shape)})"
 
 
 def ends_sql(spec: WindowSpec, pane: str) -> str:

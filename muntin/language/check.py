@@ -15,8 +15,10 @@ from sqlglot import exp
 from muntin.errors import LanguageError
 from muntin.kernel.engine import describe, is_function, quote
 from muntin.language import dialect
+from muntin.language.around import finished_job
 from muntin.language.bounds import bounded
 from muntin.language.calls import PYTHON, check_one_record
+from muntin.language.cores import find_cores, needs_finish
 from muntin.language.messages import nearest, reason
 from muntin.language.over import duration_of, over_of
 from muntin.language.python import Python, aggregate_code, python_job
@@ -240,16 +242,24 @@ class _Checker:
     def _job(self, node: exp.Expr) -> None:
         name = self._new_name(node, "job", self.jobs)
         self._mark_aggregates(node)
-        table = table_of(self.script, node.args["query"])
-        stream = _spelled(table.name, self.streams)
-        if stream is None:
+        query = node.args["query"]
+        if not node.args.get("code") and needs_finish(query):
+            stream = find_cores(self.script, query, self.streams).cores[0].view.stream
+            over = over_of(self.script, stream, node)
+            job = finished_job(self.script, self.streams, name, query, over)
+            self.jobs[name] = bounded(self.script, node, over, job)
+            return
+        table = table_of(self.script, query)
+        spelled = _spelled(table.name, self.streams)
+        if spelled is None:
             known = nearest(table.name, self.streams, "no stream is defined yet")
             raise self.script.error(f"unknown stream '{table.name}'; {known}", table)
+        stream = self.streams[spelled]
         if node.args.get("code"):
-            self.jobs[name] = python_job(self.script, self.streams[stream], name, node, self.python)
+            self.jobs[name] = python_job(self.script, stream, name, node, self.python)
             return
-        over = over_of(self.script, self.streams[stream], node)
-        job = sql_job(self.script, self.streams[stream], name, node.args["query"], over)
+        over = over_of(self.script, stream, node)
+        job = sql_job(self.script, stream, name, query, over)
         self.jobs[name] = bounded(self.script, node, over, job)
 
     def _aggregate(self, node: exp.Expr) -> None:

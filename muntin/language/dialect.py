@@ -91,7 +91,11 @@ class WindowKind(exp.Expression):
 
 
 class MuntinParser(ExpressionParser):
+    _in_query = False  # where a statement is a SELECT, as in WITH
+
     def _parse_statement(self) -> exp.Expr | None:
+        if self._in_query:
+            return self._parse_select(nested=True) or self._refuse("expected SELECT")
         if not self._curr or self._match(TokenType.SEMICOLON):
             return None
         if self._match(TokenType.CREATE):
@@ -226,7 +230,9 @@ class MuntinParser(ExpressionParser):
             self._refuse("expected AS SELECT … after the job's name")
         is_python = self._match_text_seq("PYTHON")
         code = self._take_string("a quoted 'module:Class'") if is_python else None
+        self._in_query = True
         query = self._placed(self._take_source if is_python else self._parse_select)
+        self._in_query = False
         if query is None:
             self._refuse("expected SELECT or PYTHON after AS")
         job = CreateJob(this=name, query=query, code=code, end=self._prev.end)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import duckdb
 from sqlglot import exp
 
-from muntin.kernel.aggregates import Expander, stored
+from muntin.kernel.aggregates import Call, Expander, stored
 from muntin.kernel.engine import describe, rehearse
 from muntin.language.calls import call_of, is_aggregate
 from muntin.language.messages import reason
@@ -19,10 +19,10 @@ from muntin.model import Finish, Key, Part
 
 
 class Groups:
-    def __init__(self, scope: Scope, keys: list[tuple[str, str]], split: bool = False) -> None:
-        """Keys are given by their SQL over a record and its type; `split` records by share."""
+    def __init__(self, scope: Scope, keys: list[tuple[str, str]], expander: Expander) -> None:
+        """Keys are given by their SQL over a record and its type."""
         self._scope = scope
-        self._expander = Expander(lambda sql, _: scope.type_of(sql), split)
+        self._expander = expander
         self._words = [tokens(sql) for sql, _ in keys]
         self._finished: dict[str, str] = {}
         self.keys = tuple(Key(sql, stored(kind)) for sql, kind in keys)
@@ -87,7 +87,9 @@ class Groups:
         raise self._scope.script.error(message, node)
 
     def _finished_sql(self, node: exp.Expr, before: int | None) -> str:
-        call = call_of(node, self._scope, before)
+        return self._finish_of(call_of(node, self._scope, before), node)
+
+    def _finish_of(self, call: Call, node: exp.Expr) -> str:
         try:
             name = self._expander.expand(call)
         except duckdb.Error as error:

@@ -5,19 +5,20 @@ After this no name of the user's is left in anything that runs on blocks.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
 
 import duckdb
 from sqlglot import exp
 
-from muntin.kernel.aggregates import stored
+from muntin.kernel.aggregates import Expander, stored
 from muntin.kernel.engine import describe, function_names, is_function, volatile_names
 from muntin.kernel.kinds import kind_of
 from muntin.language.calls import PYTHON, aggregates_in, is_aggregate
 from muntin.language.grouped import Groups
 from muntin.language.messages import nearest, reason
 from muntin.language.over import Over
-from muntin.language.scope import Scope
+from muntin.language.scope import Scope, View
 from muntin.language.script import Script
 from muntin.model import UNTIL, Job, Order, Output, Shape, Stream
 
@@ -89,41 +90,60 @@ def _impossible(node: exp.Expr) -> str | None:
 
 def sql_job(script: Script, stream: Stream, name: str, query: exp.Select, over: Over) -> Job:
     """The job that a SELECT over the stream defines."""
-    return _Query(script, stream, query).job(name, over)
+    alias = query.args["from_"].this.alias
+    return Query(script, View.of(stream, alias), query).job(name, over)
 
 
-class _Query:
-    def __init__(self, script: Script, stream: Stream, query: exp.Select) -> None:
+def expander_of(scope: Scope, over: Over) -> Expander:
+    """What turns aggregates over a stream's records into cells."""
+    split = scope.stream.spans == "split" and over.axis.is_time
+    return Expander(lambda sql, _: scope.type_of(sql), split)
+
+
+def shape_of(stream: Stream, over: Over, uses: Iterable[str], **parts: Any) -> Shape:
+    """The shape of a job over these windows, whose keys, cells and filter are given."""
+    uses = tuple(sorted(uses))
+    return Shape(
+        stream=stream.name,
+        records=records_of(stream, uses),
+        uses=uses,
+        axis=over.axis,
+        pane=over.windows[0].pane if over.windows else 0,
+        begin=over.begin,
+        until=over.until,
+        gap=over.gap,
+        spans=stream.spans if over.axis.is_time else None,
+        **parts,
+    )
+
+
+class Query:
+    """One SELECT over the records of a stream, or over what a subquery shows of them."""
+
+    def __init__(self, script: Script, view: View, query: exp.Select) -> None:
         self._script = script
         self._query = query
-        self._stream = stream
+        self._view = view
+        self._stream = stream = view.stream
         self._items: list[exp.Expr] = query.expressions
-        alias = query.args["from_"].this.alias
-        self._scope = Scope(script, stream, stream.visible_columns(), alias, self._items)
+        self.scope = Scope(script, stream, stream.visible_columns(), "", self._items, view)
+        self._scope = self.scope
 
     def job(self, name: str, over: Over) -> Job:
         self._check_items()
-        where = self._where()
-        split = self._stream.spans == "split" and over.axis.is_time
-        groups = Groups(self._scope, self._keys(), split)
+        where = self.where()
+        groups = Groups(self._scope, self.keys(), expander_of(self._scope, over))
         outputs = tuple(self._outputs(groups))
         having = self._clause("having")
         having_sql = groups.condition(having, "HAVING") if having is not None else None
         order = tuple(self._orders(groups))
-        uses = tuple(sorted(self._scope.used))
-        shape = Shape(
-            stream=self._stream.name,
-            records=records_of(self._stream, uses),
+        shape = shape_of(
+            self._stream,
+            over,
+            self._scope.used,
             keys=groups.keys,
             parts=groups.parts(),
-            uses=uses,
             where=where,
-            axis=over.axis,
-            pane=over.windows[0].pane if over.windows else 0,
-            begin=over.begin,
-            until=over.until,
-            gap=over.gap,
-            spans=self._stream.spans if over.axis.is_time else None,
             scalars=groups.scalars(),
         )
         if over.gap is not None:
@@ -131,7 +151,7 @@ class _Query:
         job = Job(
             name, shape, over.windows, groups.finishes(), outputs, having_sql, order, self._limit()
         )
-        self._check_compute(job)
+        check_compute(self._script, self._query, self._stream, job)
         return job
 
     def _check_session(self) -> None:
@@ -159,20 +179,24 @@ class _Query:
                 message = "SELECT * is not possible in a job; name its keys and aggregates"
                 raise self._script.error(message, item, self._query)
 
-    def _where(self) -> str | None:
+    def where(self) -> str | None:
+        """Which records it looks at, those that its subqueries leave out aside."""
+        conditions = [shown.sql for shown in self._view.where]
+        self._scope.used |= {name for shown in self._view.where for name in shown.uses}
         where = self._clause("where")
-        if where is None:
-            return None
-        self._refuse_aggregates(where, None, "WHERE; use HAVING or FILTER (WHERE …)")
-        return self._scope.condition(where, "WHERE")
+        if where is not None:
+            self._refuse_aggregates(where, None, "WHERE; use HAVING or FILTER (WHERE …)")
+            conditions.append(self._scope.condition(where, "WHERE"))
+        if len(conditions) < 2:
+            return conditions[0] if conditions else None
+        return " AND ".join(f"({condition})" for condition in conditions)
 
-    def _keys(self) -> list[tuple[str, str]]:
+    def keys(self) -> list[tuple[str, str]]:
+        """What records are grouped by, as SQL and type."""
         keys = list(self._key_nodes())
         for node, before in keys:
             self._refuse_aggregates(node, before, "GROUP BY")
-        if not keys and not any(
-            next(aggregates_in(item, self._scope, i), None) for i, item in enumerate(self._items)
-        ):
+        if not keys and not self._has_aggregates():
             message = "a job answers with aggregates; expected one, or GROUP BY"
             raise self._script.error(message, self._items[0])
         return [self._scope.bound(node, before) for node, before in keys]
@@ -180,16 +204,23 @@ class _Query:
     def _key_nodes(self) -> Iterator[_Column]:
         group = self._query.args.get("group")
         if group is None:
+            if self._query.args.get("distinct") and not self._has_aggregates():
+                yield from ((item.unalias(), index) for index, item in enumerate(self._items))
             return
         if not group.expressions and not group.args.get("all"):
             raise self._script.error("expected keys after GROUP BY", group, self._query)
         if group.args.get("all"):
             for index, item in enumerate(self._items):
-                if next(aggregates_in(item, self._scope, index), None) is None:
+                counted = next(aggregates_in(item, self._scope, index), None) is not None
+                if not counted and item.find(exp.Window) is None:
                     yield item.unalias(), index
         for node in group.expressions:
             for each in node.expressions if isinstance(node, exp.Tuple) else [node]:
                 yield self._key_node(each)
+
+    def _has_aggregates(self) -> bool:
+        items = enumerate(self._items)
+        return any(next(aggregates_in(item, self._scope, i), None) for i, item in items)
 
     def _key_node(self, node: exp.Expr) -> _Column:
         index = self._nth(node)
@@ -210,7 +241,7 @@ class _Query:
     def _outputs(self, groups: Groups) -> Iterator[Output]:
         taken: set[str] = set()
         for index, item in enumerate(self._items):
-            name = item.alias or self._usual_name(item)
+            name = item.alias or usual_name(self._script, item)
             if name.lower() in RESERVED:
                 message = f"every result has a column '{name}'; choose another name with AS"
                 raise self._script.error(message, item)
@@ -220,12 +251,6 @@ class _Query:
             taken.add(name.lower())
             sql, kind = groups.bound(item.unalias(), index)
             yield Output(name, sql, result_type(kind))
-
-    def _usual_name(self, item: exp.Expr) -> str:
-        """A column is called as it is, or as the last of its fields; the rest by its words."""
-        last = item.expression if isinstance(item, exp.Dot) else item
-        plain = isinstance(last, exp.Column | exp.Identifier)
-        return last.name if plain else self._script.words(item)
 
     def _orders(self, groups: Groups) -> Iterator[Order]:
         order = self._query.args.get("order")
@@ -259,15 +284,30 @@ class _Query:
         if aggregate is not None:
             raise self._script.error(f"an aggregate cannot stand in {clause}", aggregate, node)
 
-    def _check_compute(self, job: Job) -> None:
-        """Each expression is known to DuckDB by now; their statement must be too."""
-        columns = {c.name: c.type for c in self._stream.visible_columns()}
-        try:
-            sql = kind_of(job.shape).compute_sql(job.windows, marked=False)
-            ours = {job.shape.axis.column: "BIGINT", UNTIL: "BIGINT"}
-            describe(sql, columns | ours, "records")
-        except duckdb.Error as error:
-            raise self._script.error(reason(error), self._query) from error
+
+def usual_name(script: Script, item: exp.Expr) -> str:
+    """A column is called as it is, or as the last of its fields; the rest by its words."""
+    last = item.expression if isinstance(item, exp.Dot) else item
+    plain = isinstance(last, exp.Column | exp.Identifier)
+    return last.name if plain else script.words(item)
+
+
+def check_functions(script: Script, query: exp.Expr) -> None:
+    """Refuses functions that there are not, and those that are another value each time."""
+    for node in query.walk():
+        if (message := _meaningless(node)) is not None:
+            raise script.error(message, node, query)
+
+
+def check_compute(script: Script, query: exp.Expr, stream: Stream, job: Job) -> None:
+    """Each expression is known to DuckDB by now; their statement must be too."""
+    columns = {c.name: c.type for c in stream.visible_columns()}
+    try:
+        sql = kind_of(job.shape).compute_sql(job.windows, marked=False)
+        ours = {job.shape.axis.column: "BIGINT", UNTIL: "BIGINT"}
+        describe(sql, columns | ours, "records")
+    except duckdb.Error as error:
+        raise script.error(reason(error), query) from error
 
 
 def records_of(stream: Stream, uses: Sequence[str]) -> str:

@@ -7,20 +7,52 @@ DuckDB. Columns come out quoted and in their exact spelling.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 
 import duckdb
 from sqlglot import exp
 
 from muntin.errors import LanguageError
-from muntin.kernel.engine import describe, quote, rehearse
+from muntin.kernel.engine import describe, quote, rehearse, value
 from muntin.language.messages import nearest, reason
 from muntin.language.script import Script
-from muntin.model import POSITION, Column, Stream
+from muntin.model import COPY, POSITION, Column, Stream
+
+WINDOW_COLUMNS = ("window_start", "window_end", "window_name")  # that every window has
+
+
+@dataclass(frozen=True)
+class Shown:
+    """A column that a subquery shows of each record: what it is, and of which columns."""
+
+    sql: str
+    type: str
+    uses: frozenset[str]
+
+
+@dataclass(frozen=True)
+class View:
+    """A stream's records as a SELECT sees them: all, or what a subquery shows of some."""
+
+    stream: Stream
+    called: tuple[str, ...]
+    columns: Mapping[str, Shown]
+    where: tuple[Shown, ...] = ()
+
+    @classmethod
+    def of(cls, stream: Stream, *called: str) -> View:
+        """All of a stream."""
+        columns = stream.visible_columns()
+        shown = {c.name: Shown(quote(c.name), c.type, frozenset({c.name})) for c in columns}
+        return cls(stream, (stream.name, *called), shown)
 
 
 class Scope:
-    """The names that `columns` of a stream and the `items` of a SELECT give to expressions."""
+    """The names that `columns` of a stream and the `items` of a SELECT give to expressions.
+
+    With a `view` they are those of a subquery over the stream.
+    """
 
     def __init__(
         self,
@@ -29,6 +61,7 @@ class Scope:
         columns: Iterable[Column],
         alias: str = "",
         items: Sequence[exp.Expr] = (),
+        view: View | None = None,
     ) -> None:
         self.script = script
         self.stream = stream
@@ -36,7 +69,12 @@ class Scope:
         self.used: set[str] = set()
         self._types: dict[str, str] = {}
         self._called = {stream.name.lower(), alias.lower()}
-        self._columns = {c.name: c.type for c in columns}
+        self._own = {c.name: c.type for c in columns}
+        self._columns = self._own
+        self._shown = view.columns if view is not None else {}
+        if view is not None:
+            self._called = {name.lower() for name in view.called}
+            self._columns = {name: shown.type for name, shown in view.columns.items()}
         self._exact = {name.lower(): name for name in self._columns}
         self._given = {item.alias.lower(): i for i, item in enumerate(items) if item.alias}
 
@@ -62,7 +100,7 @@ class Scope:
     def type_of(self, sql: str) -> str:
         """The type of an expression over a record, or of an aggregate over many."""
         if sql not in self._types:
-            columns = self._columns | {POSITION: "BIGINT"}
+            columns = self._own | {POSITION: "BIGINT", COPY: "BIGINT"}
             select = f"SELECT ({sql}) AS x FROM records"
             described = describe(select, columns, "records")
             if len(described) != 1:
@@ -72,16 +110,32 @@ class Scope:
             self._types[sql] = described[0][1]
         return self._types[sql]
 
+    def is_zero_of_nothing(self, sql: str) -> bool:
+        """Whether an aggregate of no records is zero, as a count is, and not unknown."""
+        columns = self._own | {POSITION: "BIGINT", COPY: "BIGINT"}
+        return value(f"SELECT ({sql}) FROM records", columns, "records") == 0
+
     def column_sql(self, node: exp.Expr) -> str | None:
         """The column of the stream, or the field of one, that a name stands for."""
         path = self._path(node)
-        return ".".join(map(quote, path)) if path else None
+        if not path:
+            return None
+        shown = self._shown.get(path[0])
+        first = quote(path[0]) if shown is None else shown.sql
+        first = first if re.fullmatch(r'"([^"]|"")*"', first) else f"({first})"
+        return ".".join([first, *map(quote, path[1:])])
 
     def item_named(self, node: exp.Expr, before: int | None = None) -> int | None:
         """The item of SELECT that a plain name stands for, if it does."""
         plain = isinstance(node, exp.Column) and len(node.parts) == 1
         index = self._given.get(node.name.lower()) if plain else None
         return index if index is not None and (before is None or index < before) else None
+
+    def is_bound(self, node: exp.Expr) -> bool:
+        """Whether a name stands for a bound of the window, or its name."""
+        if not isinstance(node, exp.Column) or node.name.lower() not in WINDOW_COLUMNS:
+            return False
+        return not self._path(node) and self.item_named(node) is None
 
     def unknown(self, node: exp.Expr) -> LanguageError:
         identifiers = node.parts if isinstance(node, exp.Column) else [node]
@@ -113,7 +167,8 @@ class Scope:
         if not isinstance(node, exp.Column) or is_parameter(node):
             return None
         if path := self._path(node):
-            self.used.add(path[0])
+            shown = self._shown.get(path[0])
+            self.used |= {path[0]} if shown is None else shown.uses
             return self.column_sql(node)
         index = self.item_named(node, before)
         if index is None:

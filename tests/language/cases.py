@@ -93,6 +93,7 @@ def facts_of_job(job: Job) -> dict[str, list[str]]:
         "order": [f"{o.sql} {o.direction}" for o in job.order],
         "limit": [str(job.limit)] if job.limit is not None else [],
         "uses": [", ".join(job.shape.uses)],
+        "finish": [" ".join(job.around.sql.split())] if job.around is not None else [],
     }
 
 

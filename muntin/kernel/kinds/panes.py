@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 from muntin.errors import BadValueError
 from muntin.fidelity.score import Only
 from muntin.kernel.apart import Groups, apart, merged_apart
+from muntin.kernel.around import finish_windows
 from muntin.kernel.consolidate import (
     Algorithm,
     Consolidation,
@@ -28,7 +29,12 @@ from muntin.kernel.consolidate import (
 from muntin.kernel.due import Due, DueEnds, Ends
 from muntin.kernel.engine import run
 from muntin.kernel.kinds.kind import Finished, Given, Made, Operator, Outcome, Place
-from muntin.kernel.kinds.unfinished import Unfinished, ordered_with_faults, with_unfinished
+from muntin.kernel.kinds.unfinished import (
+    Unfinished,
+    ordered_with_faults,
+    with_unfinished,
+    with_window_faults,
+)
 from muntin.kernel.kinds.windowed import Windowed, joined, parts, whole
 from muntin.kernel.python.mapping import map_cells
 from muntin.kernel.python.states import added, fault_rows, finished, merged
@@ -115,8 +121,16 @@ class Panes(Windowed):
         return Finished(joined(every), done.made)
 
     def order(self, job: Job, rows: Sequence[pa.Table]) -> pa.Table:
-        job = _answered(job)
-        return ordered_with_faults(rows, partial(_ordered, job))
+        core, around = _answered(job), job.around
+        if around is None:
+            return ordered_with_faults(rows, partial(_ordered, core))
+
+        def finish(good: pa.Table) -> pa.Table:
+            bounds, name = partial(self.bounds, job), partial(self.name, job)
+            rows, faults = finish_windows(job, around, _ordered(core, good), bounds, name)
+            return with_window_faults(rows, faults)
+
+        return ordered_with_faults(rows, finish)
 
     def algorithm(self, spec: WindowSpec) -> str:
         several = algorithm_of(self.shape, spec, spec.overlap + 1)
@@ -138,12 +152,18 @@ class Panes(Windowed):
             sql = finish_sql(answered, consolidate_sql(answered.shape, spec, algorithm))
             yield Operator("finish", f"blocks to rows{which}", Place.GROUP, sql)
         ordered = order_sql(answered)
-        yield Operator("order", "rows of all key groups to results", Place.DRIVER, ordered)
+        if job.around is None:
+            yield Operator("order", "rows of all key groups to results", Place.DRIVER, ordered)
+            return
+        yield Operator("order", "rows of all key groups", Place.DRIVER, ordered)
+        around = job.around.sql
+        yield Operator("around", "rows of a window to results", Place.DRIVER, around)
 
 
 def _answered(job: Job) -> Job:
-    """The job without the source among its keys, which is no part of the answer."""
-    return replace(job, shape=job.shape.answered) if job.shape.by_source else job
+    """The job's core, without the source among its keys, which is no part of the answer."""
+    core = job.core
+    return replace(core, shape=core.shape.answered) if core.shape.by_source else core
 
 
 def some(shape: Shape, block: pa.Table, only: Only | None) -> pa.Table:

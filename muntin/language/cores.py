@@ -1,0 +1,259 @@
+"""Which SELECTs of a query are cores: those that make aggregates of a stream's records.
+
+A SELECT over the stream that only filters and projects is a view of its records, for the SELECTs
+around it. Whatever reads no records, reads rows of cores, and belongs to the finish.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+
+from sqlglot import exp
+
+from muntin.errors import LanguageError
+from muntin.language.calls import is_aggregate, is_query, is_windowed
+from muntin.language.messages import nearest
+from muntin.language.queries import usual_name
+from muntin.language.scope import Scope, Shown, View
+from muntin.language.script import Script
+from muntin.model import Stream
+
+_ROWS = None  # what is shown by a source that has no records of the stream
+_Names = Mapping[str, View | None]  # what WITH has named so far
+_MADE_IN_FROM = ("generate_series", "range", "unnest")
+_OF_RECORDS = ("expressions", "from_", "where", "with_", "joins")
+_EVERY_RECORD = "a job keeps no records"
+_WHAT_TO_WRITE = "group them, as in SELECT key, count(*) … GROUP BY key"
+
+
+def needs_finish(query: exp.Expr) -> bool:
+    """Whether there is more to a query than one SELECT over a stream."""
+    if not isinstance(query, exp.Select):
+        return isinstance(query, exp.SetOperation | exp.Subquery)
+    clauses = ("with_", "distinct", "qualify", "offset", "joins", "laterals")
+    if any(query.args.get(clause) for clause in clauses):
+        return True
+    inner = (node for node in query.walk() if node is not query)
+    return any(isinstance(node, exp.Window) or is_query(node) for node in inner)
+
+
+@dataclass(frozen=True)
+class Core:
+    """A SELECT that aggregates, and the records that it sees."""
+
+    select: exp.Select
+    view: View
+
+
+@dataclass
+class Found:
+    """The cores of a query in the order of its text, and what WITH only names for them."""
+
+    cores: list[Core] = field(default_factory=list)
+    views: list[exp.Expr] = field(default_factory=list)
+
+
+def find_cores(script: Script, query: exp.Expr, streams: Mapping[str, Stream]) -> Found:
+    """The cores of a query; refuses one that needs every record of a window."""
+    finder = _Finder(script, streams)
+    view = finder.query(query, {})
+    if view is not None:
+        message = f"{_EVERY_RECORD}, and answers with aggregates: {_WHAT_TO_WRITE}"
+        raise script.error(message, query)
+    if not finder.found.cores:
+        raise script.error("expected FROM and the name of a stream", query)
+    return finder.found
+
+
+class _Finder:
+    def __init__(self, script: Script, streams: Mapping[str, Stream]) -> None:
+        self._script = script
+        self._streams = {name.lower(): stream for name, stream in streams.items()}
+        self.found = Found()
+
+    def query(self, node: exp.Expr, names: _Names) -> View | None:
+        """What a query shows of each record, or nothing if its rows are made of many."""
+        names = self._with(node, names)
+        if isinstance(node, exp.Subquery):
+            return self.query(node.this, names)
+        if isinstance(node, exp.Select):
+            return self._select(node, names)
+        if isinstance(node, exp.SetOperation):
+            for side in (node.this, node.expression):
+                if self.query(side, names) is not None:
+                    message = f"{_EVERY_RECORD}, so what is united must be aggregated"
+                    raise self._script.error(f"{message}: {_WHAT_TO_WRITE}", side, node)
+        return _ROWS
+
+    def _with(self, node: exp.Expr, names: _Names) -> _Names:
+        with_ = node.args.get("with_")
+        if with_ is None:
+            return names
+        if with_.args.get("recursive"):
+            message = "WITH RECURSIVE is not possible in a job: it may never end"
+            raise self._script.error(message, with_)
+        for cte in with_.expressions:
+            view = self.query(cte.this, names)
+            if view is not None:
+                self.found.views.append(cte.this)
+            names = {**names, cte.alias.lower(): view}
+        return names
+
+    def _select(self, select: exp.Select, names: _Names) -> View | None:
+        joins = select.args.get("joins") or ()
+        laterals = select.args.get("laterals") or ()
+        first = select.args["from_"].this if select.args.get("from_") else None
+        sources = [*([first] if first is not None else []), *(j.this for j in joins), *laterals]
+        views = [(source, self._source(source, names)) for source in sources]
+        of_records = next(((s, v) for s, v in views if v is not None), None)
+        if of_records is None:
+            self._inside(select, names, "expressions", "where", "group", "having", "qualify",
+                         "order", "joins")  # fmt: skip
+            return _ROWS
+        source, view = of_records
+        if len(sources) > 1:
+            raise self._joined(source, view, sources)
+        for clause in ("where", "group"):
+            self._refuse_subqueries(select.args.get(clause))
+        if not _aggregates(select, self._scope(select, view)):
+            return self._view(select, view)
+        self.found.cores.append(Core(select, view))
+        self._inside(select, names, "expressions", "having", "qualify", "order")
+        return _ROWS
+
+    def _joined(self, source: exp.Expr, view: View, sources: list[exp.Expr]) -> LanguageError:
+        other = next(each for each in sources if each is not source)
+        message = (
+            f"a join would need every record of stream '{view.stream.name}', and {_EVERY_RECORD}; "
+            "aggregate it by the key first, as in JOIN (SELECT key, count(*) … GROUP BY key)"
+        )
+        return self._script.error(message, source if other is sources[0] else other)
+
+    def _source(self, node: exp.Expr, names: _Names) -> View | None:
+        if isinstance(node, exp.Subquery):
+            view = self.query(node.this, names)
+            return view and replace(view, called=(node.alias,))
+        if isinstance(node, exp.Lateral):
+            return self._source(node.this, names)
+        if not isinstance(node, exp.Table):
+            return self._made(node)
+        if not isinstance(node.this, exp.Identifier):
+            return self._made(node.this)
+        plain = node.args.keys() - {"this", "alias", "joins", "laterals"}
+        if any(node.args.get(clause) for clause in plain):
+            raise self._script.error("expected the name of a stream alone", node)
+        name = node.name.lower()
+        if name in names:
+            view = names[name]
+            return view and replace(view, called=(node.alias_or_name,))
+        if name not in self._streams:
+            known = nearest(node.name, [s.name for s in self._streams.values()], "there is none")
+            raise self._script.error(f"unknown stream '{node.name}'; {known}", node)
+        return self._stream(node, self._streams[name])
+
+    def _stream(self, node: exp.Table, stream: Stream) -> View:
+        if node.args.get("alias") and node.args["alias"].columns:
+            raise self._script.error("expected the name of a stream alone", node)
+        other = next((c.view.stream for c in self.found.cores), stream)
+        if other.name != stream.name:
+            message = f"a job reads one stream, and this one reads '{other.name}' already"
+            raise self._script.error(message, node)
+        return View.of(stream, node.alias)
+
+    def _made(self, node: exp.Expr) -> View | None:
+        """What FROM may call: it must depend on nothing but the job's rows."""
+        if isinstance(node, exp.Values | exp.Unnest):
+            return _ROWS
+        name = node.name.lower() if isinstance(node, exp.Anonymous) else ""
+        if name not in _MADE_IN_FROM:
+            what = f"{name}()" if name else "this"
+            message = f"{what} is not possible in FROM; a job reads its stream, and nothing else"
+            raise self._script.error(message, node)
+        return _ROWS
+
+    def _inside(self, select: exp.Select, names: _Names, *clauses: str) -> None:
+        """Looks at the subqueries in the expressions of a SELECT."""
+        for clause in clauses:
+            value = select.args.get(clause) or []
+            for node in value if isinstance(value, list) else [value]:
+                for query in _queries(node, skip_source=clause == "joins"):
+                    if self.query(query, names) is not None:
+                        message = f"{_EVERY_RECORD}, so a subquery aggregates: SELECT max(x) FROM …"
+                        raise self._script.error(message, query)
+
+    def _refuse_subqueries(self, clause: exp.Expr | None) -> None:
+        query = next(_queries(clause), None) if clause is not None else None
+        if query is not None:
+            message = (
+                "each record is looked at by itself, before others have come, so a subquery cannot "
+                "stand here; compare groups with HAVING, or in a SELECT around this one"
+            )
+            raise self._script.error(message, query)
+
+    def _scope(self, select: exp.Select, view: View) -> Scope:
+        stream = view.stream
+        return Scope(self._script, stream, stream.visible_columns(), "", select.expressions, view)
+
+    def _view(self, select: exp.Select, view: View) -> View:
+        """What a SELECT without aggregates shows of each record."""
+        for clause, value in select.args.items():
+            if value and clause not in _OF_RECORDS:
+                raise self._needs_all(select, clause)
+        window = next(filter(None, (item.find(exp.Window) for item in select.expressions)), None)
+        if window is not None:
+            raise self._needs_all(select, "over", window)
+        where = select.args.get("where")
+        conditions = list(view.where)
+        if where is not None:
+            scope = self._scope(select, view)
+            sql = scope.condition(where.this, "WHERE")
+            conditions.append(Shown(sql, "BOOLEAN", frozenset(scope.used)))
+        columns = dict(self._shown(select, view))
+        return View(view.stream, (), columns, tuple(conditions))
+
+    def _shown(self, select: exp.Select, view: View) -> Iterator[tuple[str, Shown]]:
+        for index, item in enumerate(select.expressions):
+            if isinstance(item, exp.Star) and not any(item.args.values()):
+                yield from view.columns.items()
+                continue
+            scope = self._scope(select, view)
+            sql, kind = scope.bound(item.unalias(), index)
+            name = item.alias or usual_name(self._script, item)
+            yield name, Shown(sql, kind, frozenset(scope.used))
+
+    def _needs_all(
+        self, select: exp.Select, clause: str, place: exp.Expr | None = None
+    ) -> LanguageError:
+        words = {"order": "ORDER BY"}.get(clause, clause.strip("_").upper())
+        value = place or select.args.get(clause)
+        message = (
+            f"{words} here would need every record of the window, and {_EVERY_RECORD}; "
+            f"{_WHAT_TO_WRITE}, where last(x) is the newest value, and say {words} over the groups"
+        )
+        return self._script.error(message, value if isinstance(value, exp.Expr) else None, select)
+
+
+def _aggregates(select: exp.Select, scope: Scope) -> bool:
+    """Whether a SELECT makes groups of what it reads."""
+    distinct = select.args.get("distinct")
+    if select.args.get("group") or (distinct and not distinct.args.get("on")):
+        return True
+    places = [*select.expressions]
+    places += [select.args[c] for c in ("having", "qualify", "order") if select.args.get(c)]
+    return any(
+        is_aggregate(node) and not is_windowed(node)
+        for place in places
+        for node in place.walk(prune=is_query)
+    )
+
+
+def _queries(node: exp.Expr, skip_source: bool = False) -> Iterator[exp.Expr]:
+    """The outermost subqueries of an expression; of a join, those of its condition."""
+    children = [node]
+    if skip_source:
+        children = [child for child in node.iter_expressions() if child is not node.this]
+    for child in children:
+        for inner in child.walk(prune=is_query):
+            if is_query(inner):
+                yield inner

@@ -1,0 +1,183 @@
+"""Whatever SQL stands around a core: the rows of a window are those of the query itself.
+
+The oracle is DuckDB, with the user's own text over the records of the window.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import duckdb
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from muntin.language.program import sql
+from muntin.run.inline import run_inline, windows_inline
+from muntin.run.results import Result
+from tests.effort import examples
+from tests.oracle import Record, same, write_logs
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+QUERIES = [
+    # top-k of each group
+    """SELECT k, s, count(*) AS c, row_number() OVER (PARTITION BY k ORDER BY c DESC, s) AS r
+    FROM logs GROUP BY k, s QUALIFY r <= 2 ORDER BY k, r""",
+    "SELECT k, sum(n) AS total, rank() OVER (ORDER BY total DESC NULLS LAST) FROM logs GROUP BY k",
+    """SELECT k, count(*) AS c, 100.0 * c / sum(c) OVER () AS share, lag(c) OVER (ORDER BY k) AS b
+    FROM logs WHERE x IS NOT NULL OR n > 0 GROUP BY k""",
+    "SELECT k, sum(count(*)) FILTER (WHERE k > 'a') OVER (ORDER BY k) AS m FROM logs GROUP BY k",
+    # around groups
+    "SELECT avg(total) FROM (SELECT s, sum(x) AS total FROM logs GROUP BY s)",
+    """SELECT k, max(m) AS best, string_agg(s, ',' ORDER BY s) AS names
+    FROM (SELECT k, s, count(DISTINCT n) AS m FROM logs GROUP BY k, s HAVING count(*) > 1)
+    GROUP BY k""",
+    """WITH by_k AS (SELECT k, count(*) AS n, median(x) AS mid FROM logs GROUP BY k),
+    whole AS (SELECT sum(n) AS n FROM by_k)
+    SELECT k, by_k.n / whole.n AS share, mid FROM by_k, whole ORDER BY share DESC, k LIMIT 3""",
+    "SELECT k, count(*) AS c FROM logs GROUP BY k ORDER BY c DESC, k LIMIT 2 OFFSET 1",
+    "SELECT DISTINCT k, n % 2 AS odd FROM logs WHERE n IS NOT NULL",
+    "SELECT DISTINCT count(*) AS n FROM logs GROUP BY k",
+    "SELECT count(*) AS users FROM (SELECT DISTINCT k FROM logs)",
+    """SELECT k, unnest(map_keys(h)) AS value, unnest(map_values(h)) AS times
+    FROM (SELECT k, histogram(s) AS h FROM logs GROUP BY k)""",
+    "SELECT k, v FROM (SELECT k, [min(n), max(n)] AS l FROM logs GROUP BY k), unnest(l) AS t(v)",
+    """SELECT k, count(*) AS n FROM logs GROUP BY k
+    HAVING count(*) >= (SELECT avg(n) FROM (SELECT count(*) AS n FROM logs GROUP BY k))""",
+    # what subqueries show of records
+    """WITH good AS (SELECT k AS name, x * 2 AS twice FROM logs WHERE x > 0)
+    SELECT name, sum(twice), count(*) FROM good GROUP BY name""",
+    "SELECT upper(k) AS u, count(*) FROM (SELECT * FROM logs WHERE k <> '') l GROUP BY l.k, u",
+    # several cores
+    """SELECT 'all' AS what, count(*) AS n FROM logs
+    UNION ALL SELECT 'positive', count(*) FROM logs WHERE n > 0
+    UNION ALL SELECT k, sum(n) FROM logs WHERE k IS NOT NULL GROUP BY k ORDER BY what, n""",
+    """WITH a AS (SELECT k, count(*) AS n FROM logs GROUP BY k),
+    b AS (SELECT s, max(x) AS top, count(DISTINCT n) AS d FROM logs WHERE n > 0 GROUP BY s)
+    SELECT k, a.n, b.top, b.d FROM a LEFT JOIN b ON a.k = b.s""",
+    """SELECT k, sum(n) AS s, (SELECT max(x) FROM logs) AS top FROM logs GROUP BY k""",
+    "SELECT k FROM logs GROUP BY k EXCEPT SELECT s FROM logs WHERE x > 0 GROUP BY s",
+]
+texts = st.one_of(st.none(), st.sampled_from(["a", "b", "ü", ""]))
+records = st.lists(
+    st.fixed_dictionaries(
+        {
+            "t": st.integers(0, 150),
+            "k": texts,
+            "s": texts,
+            "n": st.one_of(st.none(), st.integers(-5, 5)),
+            "x": st.one_of(st.none(), st.integers(-40, 40).map(lambda v: v / 4)),
+        }
+    ),
+    min_size=1,
+    max_size=40,
+)
+sources = st.dictionaries(st.sampled_from(["web-1", "web-2", "db"]), records, min_size=1)
+windows = st.sampled_from([(60, 60), (60, 20), (150, 50)])
+_SCHEMA = pa.schema(
+    {"t": pa.int64(), "k": pa.string(), "s": pa.string(), "n": pa.int64(), "x": pa.float64()}
+)
+Rows = dict[int, list[tuple[Any, ...]]]  # by where windows start, in seconds
+
+
+def program_text(folder: str, query: str, window: tuple[int, int]) -> str:
+    return (
+        "CREATE STREAM logs (t BIGINT, k VARCHAR, s VARCHAR, n BIGINT, x DOUBLE) "
+        f"FROM '{folder}/{{source}}.jsonl' FORMAT json TIMESTAMP t;\n"
+        f"CREATE JOB job AS {query} WINDOW {window[0]} SECONDS EVERY {window[1]} SECONDS;"
+    )
+
+
+def answers(query: str, logs: dict[str, Sequence[Record]], window: tuple[int, int]) -> Rows:
+    """The query's own rows over the records of each window that has any."""
+    every = [record for of_source in logs.values() for record in of_source]
+    length, slide = window
+    first = min(record["t"] for record in every) // slide * slide - length
+    found: Rows = {}
+    con = duckdb.connect(config={"threads": 1})
+    for start in range(first, 200, slide):
+        inside = [r for r in every if start <= r["t"] < start + length]
+        if inside:
+            con.register("logs", pa.Table.from_pylist(inside, schema=_SCHEMA))
+            found[start] = con.execute(query).fetchall()
+    return {start: rows for start, rows in found.items() if rows}
+
+
+def rows_of(results: Iterable[Result]) -> Rows:
+    return {
+        result.start // 1_000_000: [tuple(row.values()) for row in result.rows.to_pylist()]
+        for result in results
+    }
+
+
+def equal(found: Rows, wanted: Rows) -> bool:
+    """The same rows in every window; their order is another test's matter."""
+    return found.keys() == wanted.keys() and all(
+        same(sorted(found[start], key=_key), sorted(wanted[start], key=_key)) for start in found
+    )
+
+
+def _key(row: Sequence[Any]) -> list[tuple[bool, str]]:
+    numbers = (float(v) if isinstance(v, int | float) else v for v in row)
+    return [(value is None, str(value)) for value in numbers]
+
+
+@pytest.mark.parametrize("query", QUERIES)
+@examples(12)
+@given(logs=sources, window=windows, batch=st.integers(1, 3000), piece=st.integers(1, 1500))
+def test_inline_equals_the_query_itself(
+    query: str,
+    logs: dict[str, Sequence[Record]],
+    window: tuple[int, int],
+    batch: int,
+    piece: int,
+) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        write_logs(Path(folder), logs)
+        program = sql(program_text(folder, query, window))
+        leaving = windows_inline(program, batch_bytes=batch, piece_bytes=piece)
+        found = rows_of(result for each in leaving for result in each.results())
+    wanted = answers(query, logs, window)
+    assert equal(found, wanted), (found, wanted)
+
+
+@pytest.mark.usefixtures("spark")
+@examples(4)
+@given(logs=sources, window=windows, batch=st.integers(200, 3000))
+def test_spark_equals_the_query_itself(
+    spark: SparkSession, logs: dict[str, Sequence[Record]], window: tuple[int, int], batch: int
+) -> None:
+    from muntin.spark.runner import Settings, SparkRun
+
+    with tempfile.TemporaryDirectory() as folder:
+        write_logs(Path(folder), logs)
+        stream, _, _ = program_text(folder, "", window).partition("\n")
+        jobs = "".join(
+            f"\nCREATE JOB job{number} AS {query} "
+            f"WINDOW {window[0]} SECONDS EVERY {window[1]} SECONDS;"
+            for number, query in enumerate(QUERIES)
+        )
+        settings = Settings(Path(folder) / "state", follow=False, batch_bytes=batch)
+        steps = SparkRun(sql(stream + jobs), spark.sparkContext, settings).turns()
+        results = [result for step in steps for result in step.emission.results()]
+    for number, query in enumerate(QUERIES):
+        found = rows_of(result for result in results if result.job == f"job{number}")
+        wanted = answers(query, logs, window)
+        assert equal(found, wanted), (query, found, wanted)
+
+
+def test_rows_are_in_the_order_of_the_query_and_then_of_all_columns(tmp_path: Path) -> None:
+    logs: dict[str, Sequence[Record]]
+    logs = {"a": [{"t": 1, "k": k, "s": s} for k in "cab" for s in "yxz"] * 2}
+    write_logs(tmp_path, logs)
+    query = """SELECT s, k, n FROM (SELECT k, s, count(*) AS n FROM logs GROUP BY k, s)
+    ORDER BY s DESC LIMIT 5"""
+    (result,) = run_inline(sql(program_text(str(tmp_path), query, (60, 60))))
+    rows = [tuple(row.values()) for row in result.rows.to_pylist()]
+    assert rows == [("z", "a", 2), ("z", "b", 2), ("z", "c", 2), ("y", "a", 2), ("y", "b", 2)]
