@@ -11,11 +11,13 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from functools import cache
 
-from muntin.kernel.engine import quote
+from muntin.kernel.engine import literal, quote
 from muntin.kernel.sketches import stable_hash_sql
 from muntin.model import COPY, MARK, SHARE, TIME, UNTIL, Cell, Job, Key, Merge, Part, Shape
+from muntin.units import FIRST_US, LAST_US, describe_window
 from muntin.windows.spec import WindowSpec
 
 KEY_GROUPS = 256
@@ -189,14 +191,46 @@ def merge_sql(shape: Shape) -> str:
     return f"SELECT {keys}, {merged_cells(shape)}\nFROM blocks\nGROUP BY {keys}"
 
 
-def finish_sql(job: Job, consolidated: str, carried: Sequence[str] = ()) -> str:
+@dataclass(frozen=True)
+class Bounds:
+    """How positions of a window follow from the columns of its rows, and what it is called."""
+
+    start: str
+    end: str
+    name: str
+
+    def columns(self, job: Job) -> Iterator[str]:
+        """What is known of the window, if some expression of the job asks for it."""
+        asked = (job.having, *(o.sql for o in job.outputs), *(o.sql for o in job.order))
+        if any("p0.window_" in sql for sql in asked if sql):
+            yield f"{_position_sql(job.shape, self.start)} AS window_start"
+            yield f"{_position_sql(job.shape, self.end)} AS window_end"
+            yield f"{literal(self.name)} AS window_name"
+
+
+def bounds_of(shape: Shape, spec: WindowSpec) -> Bounds:
+    """The bounds of windows of one kind, of which rows tell the end."""
+    start, end = (f"(w - {panes}) * {shape.pane}" for panes in (spec.length, 0))
+    return Bounds(start, end, describe_window(shape.axis, spec))
+
+
+def _position_sql(shape: Shape, position: str) -> str:
+    """A position on the axis, as people read it."""
+    if not shape.axis.is_time:
+        return position
+    shown = f"least(greatest({position}, {FIRST_US}), {LAST_US})"
+    return f"CAST(make_timestamp({shown}) AS TIMESTAMP WITH TIME ZONE)"
+
+
+def finish_sql(job: Job, consolidated: str, bounds: Bounds, carried: Sequence[str] = ()) -> str:
     """Windows to rows: cells become columns, then HAVING; ordering stays as o0…, k0….
 
     What is `carried` along of part 0 tells more of a window than its end.
     """
     shape = job.shape
     tables = [f"consolidated AS (\n{consolidated}\n)"]
-    tables += [f"p{i} AS ({_finish_part_sql(job, i, carried)})" for i in range(len(shape.parts))]
+    more = [*carried, *bounds.columns(job)]
+    tables += [f"p{i} AS ({_finish_part_sql(job, i, more)})" for i in range(len(shape.parts))]
     outputs = [f"CAST({o.sql} AS {o.type}) AS x{i}" for i, o in enumerate(job.outputs)]
     order = [f"{o.sql} AS o{i}" for i, o in enumerate(job.order)]
     ties = [f"p0.k{i} AS k{i}" for i in range(len(shape.keys))]

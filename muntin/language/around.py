@@ -64,7 +64,9 @@ class _Splitter:
         self._check_names()
 
     def job(self, name: str) -> Job:
-        queries = [Query(self._script, core.view, core.select) for core in self._found.cores]
+        queries = [
+            Query(self._script, core.view, core.select, self._over) for core in self._found.cores
+        ]
         copies = _Copies(queries)
         expander = expander_of(queries[0].scope, self._over)
         cores = [

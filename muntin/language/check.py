@@ -23,11 +23,12 @@ from muntin.language.messages import nearest, reason
 from muntin.language.over import duration_of, over_of
 from muntin.language.python import Python, aggregate_code, python_job
 from muntin.language.queries import sql_job, table_of
-from muntin.language.scope import Scope, is_number, is_time
+from muntin.language.scope import Scope, is_number, is_time, is_whole
 from muntin.language.script import Script
 from muntin.logs.formats import FIXED_COLUMNS, TIMESTAMP_OF
 from muntin.logs.patterns import PathPattern
 from muntin.logs.regexes import group_names, portable
+from muntin.logs.times import EPOCH_UNITS, since_epoch_sql
 from muntin.model import Code, Column, Format, Job, Program, Stream
 from muntin.windows.sharing import share_panes
 
@@ -163,6 +164,9 @@ class _Checker:
         return self._time(timestamp, stream, "TIMESTAMP")
 
     def _time(self, node: exp.Expr, stream: Stream, clause: str) -> str:
+        unit = node.args.get("field") if isinstance(node, exp.In) else None
+        if unit is not None:
+            return self._counted(node.this, stream, clause, unit)
         scope = Scope(self.script, stream, stream.columns)
         check_one_record(node, scope, clause)
         sql, kind = scope.bound(node)
@@ -170,6 +174,20 @@ class _Checker:
             message = f"{clause} is of type {kind}; expected a timestamp, text or a number"
             raise self.script.error(message, node)
         return sql
+
+    def _counted(self, node: exp.Expr, stream: Stream, clause: str, unit: exp.Expr) -> str:
+        """A time that is so many of a unit since 1970, whatever the size of the number."""
+        name = unit.name.upper()
+        if name not in EPOCH_UNITS:
+            expected = f"{', '.join(EPOCH_UNITS[:-1])} or {EPOCH_UNITS[-1]}"
+            raise self.script.error(f"unknown unit '{unit.name}'; expected {expected}", unit)
+        sql = self._time(node, stream, clause)
+        columns = {c.name: c.type for c in stream.columns}
+        ((_, kind),) = describe(f"SELECT {sql} AS t FROM records", columns, "records")
+        if is_time(kind):
+            message = f"IN says what numbers since 1970 count, but this is of type {kind}"
+            raise self.script.error(message, unit)
+        return since_epoch_sql(sql, name, is_whole(kind))
 
     def _format(self, node: exp.Expr) -> Format:
         pattern, delimiter = node.args.get("pattern"), node.args.get("delimiter")

@@ -64,6 +64,8 @@ class Groups:
     def _group_sql(self, node: exp.Expr, before: int | None) -> str | None:
         if is_parameter(node):
             return None
+        if self._scope.is_bound(node):
+            return f"p0.{node.name.lower()}"
         if is_aggregate(node):
             return self._finished_sql(node, before)
         key = self._key_sql(node, before)
@@ -73,6 +75,8 @@ class Groups:
 
     def _key_sql(self, node: exp.Expr, before: int | None) -> str | None:
         if isinstance(node, exp.Literal) or not self.keys:
+            return None
+        if any(self._scope.is_bound(inner) for inner in node.walk()):
             return None
         words = tokens(self._scope.sql(node, before))
         return f"p0.k{self._words.index(words)}" if words in self._words else None
@@ -103,6 +107,7 @@ class Groups:
         parts = self.parts()
         fields: list[list[str]] = [[] for _ in parts]
         fields[0] = [f"k{i} {key.type}" for i, key in enumerate(self.keys)]
+        fields[0] += [f"{name} {kind}" for name, kind in self._scope.bounds.items()]
         for finish in self.finishes():
             if finish.name not in self._finished:
                 self._finished[finish.name] = _finish_type(finish, parts)

@@ -91,7 +91,7 @@ def _impossible(node: exp.Expr) -> str | None:
 def sql_job(script: Script, stream: Stream, name: str, query: exp.Select, over: Over) -> Job:
     """The job that a SELECT over the stream defines."""
     alias = query.args["from_"].this.alias
-    return Query(script, View.of(stream, alias), query).job(name, over)
+    return Query(script, View.of(stream, alias), query, over).job(name)
 
 
 def expander_of(scope: Scope, over: Over) -> Expander:
@@ -120,16 +120,20 @@ def shape_of(stream: Stream, over: Over, uses: Iterable[str], **parts: Any) -> S
 class Query:
     """One SELECT over the records of a stream, or over what a subquery shows of them."""
 
-    def __init__(self, script: Script, view: View, query: exp.Select) -> None:
+    def __init__(self, script: Script, view: View, query: exp.Select, over: Over) -> None:
         self._script = script
+        self._over = over
         self._query = query
         self._view = view
         self._stream = stream = view.stream
         self._items: list[exp.Expr] = query.expressions
-        self.scope = Scope(script, stream, stream.visible_columns(), "", self._items, view)
+        position = "TIMESTAMP WITH TIME ZONE" if over.axis.is_time else "BIGINT"
+        columns = stream.visible_columns()
+        self.scope = Scope(script, stream, columns, "", self._items, view, position)
         self._scope = self.scope
 
-    def job(self, name: str, over: Over) -> Job:
+    def job(self, name: str) -> Job:
+        over = self._over
         self._check_items()
         where = self.where()
         groups = Groups(self._scope, self.keys(), expander_of(self._scope, over))
@@ -193,10 +197,11 @@ class Query:
 
     def keys(self) -> list[tuple[str, str]]:
         """What records are grouped by, as SQL and type."""
-        keys = list(self._key_nodes())
+        nodes = list(self._key_nodes())
+        keys = [key for key in nodes if not self._scope.is_told_by_window(key[0])]
         for node, before in keys:
             self._refuse_aggregates(node, before, "GROUP BY")
-        if not keys and not self._has_aggregates():
+        if not nodes and not self._has_aggregates():
             message = "a job answers with aggregates; expected one, or GROUP BY"
             raise self._script.error(message, self._items[0])
         return [self._scope.bound(node, before) for node, before in keys]
@@ -241,6 +246,8 @@ class Query:
     def _outputs(self, groups: Groups) -> Iterator[Output]:
         taken: set[str] = set()
         for index, item in enumerate(self._items):
+            if isinstance(item, exp.Column) and self._scope.is_bound(item):
+                continue  # every result has it
             name = item.alias or usual_name(self._script, item)
             if name.lower() in RESERVED:
                 message = f"every result has a column '{name}'; choose another name with AS"
@@ -251,6 +258,9 @@ class Query:
             taken.add(name.lower())
             sql, kind = groups.bound(item.unalias(), index)
             yield Output(name, sql, result_type(kind))
+        if not taken:
+            message = "every result has these columns; expected one more, for example count(*)"
+            raise self._script.error(message, *self._items)
 
     def _orders(self, groups: Groups) -> Iterator[Order]:
         order = self._query.args.get("order")

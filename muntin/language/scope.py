@@ -62,8 +62,11 @@ class Scope:
         alias: str = "",
         items: Sequence[exp.Expr] = (),
         view: View | None = None,
+        position: str = "TIMESTAMP WITH TIME ZONE",
     ) -> None:
         self.script = script
+        # What is known of the window of a group; `position` is the type of its bounds.
+        self.bounds = dict(zip(WINDOW_COLUMNS, (position, position, "VARCHAR"), strict=True))
         self.stream = stream
         self.items = items
         self.used: set[str] = set()
@@ -137,6 +140,11 @@ class Scope:
             return False
         return not self._path(node) and self.item_named(node) is None
 
+    def is_told_by_window(self, node: exp.Expr) -> bool:
+        """Whether an expression is made of the window's bounds and name alone."""
+        columns = list(node.find_all(exp.Column))
+        return bool(columns) and all(map(self.is_bound, columns))
+
     def unknown(self, node: exp.Expr) -> LanguageError:
         identifiers = node.parts if isinstance(node, exp.Column) else [node]
         qualified = len(identifiers) > 1 and identifiers[0].name.lower() in self._called
@@ -147,6 +155,11 @@ class Scope:
         message = f"stream '{self.stream.name}' has no column '{identifier.name}'; {known}"
         if self.item_named(node) is not None:
             message = f"'{identifier.name}' is used before SELECT names it"
+        elif self.is_bound(node):
+            message = (
+                f"a record is in several windows, so '{identifier.name}' is known of groups only: "
+                "in SELECT, HAVING and ORDER BY, outside of aggregates"
+            )
         if isinstance(node.parent, exp.JSONExtract):
             message += " (a lambda is written lambda x: …)"
         elif identifier.args.get("quoted") or identifier.name.startswith(("‘", "’", "“", "”")):

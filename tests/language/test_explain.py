@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from muntin.kernel.consolidate import Algorithm, consolidate_sql
 from muntin.kernel.plan import plan_of
-from muntin.kernel.statements import compute_sql, finish_sql, merge_sql, order_sql
+from muntin.kernel.statements import bounds_of, compute_sql, finish_sql, merge_sql, order_sql
 from muntin.language.explain import explain, explain_plan, explain_stream
 from muntin.language.layout import laid_out
 from muntin.model import Job
@@ -79,7 +79,11 @@ def test_job_in_sql() -> None:
     for sql in (
         compute_sql(job.shape, job.windows, marked=False),
         merge_sql(job.shape),
-        finish_sql(job, consolidate_sql(job.shape, job.windows[0], Algorithm.REMOVE)),
+        finish_sql(
+            job,
+            consolidate_sql(job.shape, job.windows[0], Algorithm.REMOVE),
+            bounds_of(job.shape, job.windows[0]),
+        ),
         order_sql(job),
     ):
         assert "\n".join(laid_out(sql, indent=4)) in shown

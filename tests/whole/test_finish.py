@@ -181,3 +181,89 @@ def test_rows_are_in_the_order_of_the_query_and_then_of_all_columns(tmp_path: Pa
     (result,) = run_inline(sql(program_text(str(tmp_path), query, (60, 60))))
     rows = [tuple(row.values()) for row in result.rows.to_pylist()]
     assert rows == [("z", "a", 2), ("z", "b", 2), ("z", "c", 2), ("y", "a", 2), ("y", "b", 2)]
+
+
+def rows(text: str) -> list[dict[str, Any]]:
+    return [row for result in run_inline(sql(text)) for row in result.rows.to_pylist()]
+
+
+STREAM = "CREATE STREAM logs (t BIGINT, k VARCHAR) FROM '{}/*.jsonl' FORMAT json TIMESTAMP t;"
+
+
+@pytest.mark.parametrize(
+    ("query", "window", "wanted"),
+    [
+        (
+            "SELECT window_start, k, count(*) / epoch(window_end - window_start) AS rate FROM logs "
+            "GROUP BY window_start, window_end, k HAVING window_end > '1970-01-01 00:01:30+00'",
+            "1 MINUTE",
+            [{"k": "b", "rate": 0.05}],
+        ),
+        (
+            "SELECT window_name || ' from ' || epoch(window_start)::INT AS w, count(*) AS n "
+            "FROM logs GROUP BY ALL",
+            "1 MINUTE, 2 MINUTES",
+            [
+                {"w": "1 minute from 0", "n": 1},
+                {"w": "1 minute from 60", "n": 3},
+                {"w": "2 minutes from 0", "n": 4},
+            ],
+        ),
+        (
+            "SELECT k, epoch(window_end - window_start) AS lasted, window_name AS name FROM logs "
+            "GROUP BY k",
+            "SESSION 10 SECONDS",
+            [
+                {"k": "a", "lasted": 10.0, "name": "session 10 seconds"},
+                {"k": "b", "lasted": 15.0, "name": "session 10 seconds"},
+            ],
+        ),
+        (
+            "SELECT window_start * 10 + window_end AS w, count(*) AS n FROM logs",
+            "2 RECORDS",
+            [{"w": 2, "n": 2}, {"w": 24, "n": 2}],
+        ),
+        (
+            "SELECT window_start, k, epoch(c.window_end) - epoch(first) AS since FROM "
+            "(SELECT window_end, k, min(make_timestamptz(t * 1000000)) AS first FROM logs "
+            "GROUP BY 1, 2) c WHERE window_name = '1 minute'",
+            "1 MINUTE",
+            [{"k": "a", "since": 59.0}, {"k": "b", "since": 60.0}],
+        ),
+    ],
+)
+def test_bounds_and_name_of_the_window_stand_in_expressions(
+    tmp_path: Path, query: str, window: str, wanted: list[dict[str, Any]]
+) -> None:
+    logs: dict[str, Sequence[Record]]
+    logs = {"a": [{"t": 1, "k": "a"}, *({"t": t, "k": "b"} for t in (60, 62, 65))]}
+    write_logs(tmp_path, logs)
+    text = f"{STREAM.format(tmp_path)} CREATE JOB job AS {query} WINDOW {window};"
+    assert rows(text) == wanted
+
+
+def test_a_window_that_the_finish_fails_on_is_left_out_and_counted(tmp_path: Path) -> None:
+    logs: dict[str, Sequence[Record]]
+    logs = {"a": [{"t": t, "k": k} for t, k in ((1, "3"), (70, "x"), (71, "4"), (130, "5"))]}
+    write_logs(tmp_path, logs)
+    jobs = """CREATE JOB bad AS SELECT sum(CAST(k AS INT)) AS s FROM (SELECT k FROM logs GROUP BY k)
+    WINDOW 1 MINUTE; CREATE JOB good AS SELECT count(*) AS n FROM logs WINDOW 1 MINUTE;"""
+    notes: list[str] = []
+    results = list(run_inline(sql(STREAM.format(tmp_path) + jobs), notes.append))
+    bad = [row for each in results if each.job == "bad" for row in each.rows.to_pylist()]
+    assert bad == [{"s": 3}, {"s": 5}]
+    assert sum(each.job == "good" for each in results) == 3
+    (note,) = notes
+    assert "job 'bad': the finish failed on the window from 1970-01-01 00:01:00" in note
+
+
+def test_a_finish_that_fails_too_often_stops_its_job(tmp_path: Path) -> None:
+    logs: dict[str, Sequence[Record]]
+    logs = {"a": [{"t": t, "k": k} for t, k in ((1, "3"), (70, "x"), (130, "5"))]}
+    write_logs(tmp_path, logs)
+    job = """CREATE JOB bad AS SELECT sum(CAST(k AS INT)) AS s FROM (SELECT k FROM logs GROUP BY k)
+    WINDOW 1 MINUTE MAX ERRORS 0;"""
+    notes: list[str] = []
+    results = list(run_inline(sql(STREAM.format(tmp_path) + job), notes.append))
+    assert [each.rows.to_pylist() for each in results] == [[{"s": 3}]]
+    assert "stops" in notes[-1]

@@ -41,7 +41,9 @@ from muntin.kernel.python.states import added, fault_rows, finished, merged
 from muntin.kernel.statements import (
     WINDOW,
     WINDOW_END,
+    Bounds,
     Windows,
+    bounds_of,
     compute_sql,
     count_cell,
     finish_sql,
@@ -149,7 +151,8 @@ class Panes(Windowed):
         for spec in job.windows:
             which = f" of {describe_window(self.shape.axis, spec)}" if len(job.windows) > 1 else ""
             algorithm = algorithm_of(answered.shape, spec, spec.overlap + 1)
-            sql = finish_sql(answered, consolidate_sql(answered.shape, spec, algorithm))
+            consolidated = consolidate_sql(answered.shape, spec, algorithm)
+            sql = finish_sql(answered, consolidated, bounds_of(answered.shape, spec))
             yield Operator("finish", f"blocks to rows{which}", Place.GROUP, sql)
         ordered = order_sql(answered)
         if job.around is None:
@@ -309,7 +312,7 @@ def _finish(
             last = ends is slices[-1]
             windows = consolidation.windows(each.spec, ends, again, ahead=ahead and last)
             for name, which, wanted in each.jobs:
-                rows = _rows(jobs[name], windows)
+                rows = _rows(jobs[name], windows, bounds_of(shape, each.spec))
                 if len(wanted) != len(each.ends):
                     rows = rows.filter(pc.is_in(rows["w"], pa.array(wanted, pa.int64())))
                 which_one = pa.array(np.full(rows.num_rows, which, np.int32))
@@ -318,12 +321,12 @@ def _finish(
     return Finished(rows_by_job, tuple(consolidation.fresh) if due.more else ())
 
 
-def _rows(job: Job, windows: Relation) -> pa.Table:
+def _rows(job: Job, windows: Relation, bounds: Bounds) -> pa.Table:
     doing = f"job '{job.name}', {windows.doing}"
     if not job.shape.states:
-        return run(finish_sql(job, windows.sql), windows.tables, doing)
+        return run(finish_sql(job, windows.sql, bounds), windows.tables, doing)
     values, faults = finished(job, windows.table())
-    rows = run(finish_sql(job, "SELECT * FROM made"), {"made": values}, doing)
+    rows = run(finish_sql(job, "SELECT * FROM made", bounds), {"made": values}, doing)
     return fault_rows(faults, rows)
 
 

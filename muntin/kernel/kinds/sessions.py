@@ -41,6 +41,7 @@ from muntin.kernel.statements import (
     SESSION_START,
     WINDOW,
     WINDOW_END,
+    Bounds,
     Windows,
     bounds_sql,
     cell_columns,
@@ -223,10 +224,10 @@ class Sessions:
         return rows.column(SESSION_START).to_numpy(), rows.column(WINDOW_END).to_numpy()
 
     def names(self, job: Job) -> list[str]:
-        return [f"session {describe(self.gap)}"]
+        return [_name(self.gap)]
 
     def name(self, job: Job, window: Told) -> str:
-        return f"session {describe(self.gap)}"
+        return _name(self.gap)
 
     def bounds(self, job: Job, window: Told) -> tuple[int, int]:
         return window
@@ -247,6 +248,10 @@ class Sessions:
         finish, order = finish_sessions_sql(job, late=False), order_sql(job, _CARRIED)
         yield Operator("finish", "ended sessions to rows", Place.GROUP, finish)
         yield Operator("order", "rows of all key groups to results", Place.DRIVER, order)
+
+
+def _name(gap: int) -> str:
+    return f"session {describe(gap)}"
 
 
 @cache
@@ -365,5 +370,6 @@ def finish_sessions_sql(job: Job, late: bool) -> str:
         f"SELECT *, last_at + {shape.gap} AS w, pane AS started, {records} AS records, "
         f"CAST({missed} AS BIGINT) AS late FROM blocks"
     )
-    sql = finish_sql(job, rows, carried=tuple(before for before, _ in _CARRIED))
+    bounds = Bounds("started", "w", _name(shape.gap or 0))
+    sql = finish_sql(job, rows, bounds, carried=tuple(before for before, _ in _CARRIED))
     return f"SELECT *, CAST(0 AS INTEGER) AS win FROM ({sql})"
