@@ -21,6 +21,7 @@ POSITION = "__position"  # microseconds since the epoch, UTC; null in a bad row
 UNTIL = "__until"  # where the span of a record ends, if it stands for one
 SHARE = "__share"  # how much of the span lies in a pane
 COPY = "__copy"  # which of a job's cores a record is counted for, where there are several
+SET = "__set"  # which of a job's sets of keys a row is grouped by, where there are several
 ORIGIN = "__origin"  # the source of a record, where a job tells sources apart
 SIZE = "__size"  # a record's bytes, where a job counts them
 MARK = "__mark"  # stream time less slack when the record was read
@@ -257,6 +258,17 @@ class Sample:
 
 
 @dataclass(frozen=True)
+class KeySet:
+    """The numbers of keys that rows are grouped by; others are unknown in them.
+
+    It takes the rows of one copy.
+    """
+
+    keys: tuple[int, ...]
+    copy: int = 0
+
+
+@dataclass(frozen=True)
 class Shape:
     """What blocks are made of. Jobs of one shape share blocks, whatever they make of them.
 
@@ -283,6 +295,8 @@ class Shape:
     """How long late records count in windows that have left; other blocks are kept for it."""
     copies: int = 1
     """How many times each record counts, in groups of its own: `__copy` in keys says which."""
+    sets: tuple[KeySet, ...] = ()
+    """Where rows are grouped by several sets of keys: `__set` is a key that says by which."""
     alone: bool = False
     """Whether its panes are not those of other jobs that differ in nothing else."""
     scalars: tuple[str, ...] = field(default=(), compare=False, repr=False)
@@ -308,6 +322,7 @@ class Shape:
             self.records, self.uses, self.where, self.keys, self.parts, self.code,
             self.axis, self.begin, self.until, self.gap, self.spans, self.sample, self.apart,
             self.revise_us, self.pane if self.keeps_panes else None,
+            *((self.copies, self.sets) if self.copies > 1 or self.sets else ()),
         )  # fmt: skip
 
     @property

@@ -16,7 +16,21 @@ from functools import cache
 
 from muntin.kernel.engine import literal, quote
 from muntin.kernel.sketches import stable_hash_sql
-from muntin.model import COPY, MARK, SHARE, TIME, UNTIL, Cell, Job, Key, Merge, Part, Shape
+from muntin.model import (
+    COPY,
+    MARK,
+    ORIGIN,
+    SET,
+    SHARE,
+    TIME,
+    UNTIL,
+    Cell,
+    Job,
+    Key,
+    Merge,
+    Part,
+    Shape,
+)
 from muntin.units import FIRST_US, LAST_US, describe_window
 from muntin.windows.spec import WindowSpec
 
@@ -58,13 +72,47 @@ def compute_sql(shape: Shape, windows: Windows, marked: bool, separate: bool = F
         records = records_sql(shape)
         if shape.spans is not None:
             pane, records = "__pane", _spans_sql(shape)
-        return _compute_sql(shape, pane, windows, marked, "0", records, False)
-    return "\nUNION ALL\n".join(
-        _compute_sql(
-            shape, "__w", (spec,), marked, str(spec_id(spec)), _spread_sql(shape, spec), True
-        )
-        for spec in windows
+        return _by_sets(shape, _compute_sql(shape, pane, windows, marked, "0", records, False))
+    return _by_sets(
+        shape,
+        "\nUNION ALL\n".join(
+            _compute_sql(
+                shape, "__w", (spec,), marked, str(spec_id(spec)), _spread_sql(shape, spec), True
+            )
+            for spec in windows
+        ),
     )
+
+
+def _by_sets(shape: Shape, sql: str) -> str:
+    """The rows of a block by each set of keys: those of the finest keys are merged to fewer."""
+    if not shape.sets:
+        return sql
+    by_copy: dict[int, list[int]] = {}
+    for number, each in enumerate(shape.sets):
+        by_copy.setdefault(each.copy, []).append(number)
+    cases = " ".join(f"WHEN {copy} THEN {numbers}" for copy, numbers in by_copy.items())
+    copy = "0" if shape.copies == 1 else "k0"
+    spread = f"SELECT *, unnest(CASE {copy} {cases} END) AS {SET} FROM (\n{sql}\n)"
+    columns = ["pane", "spec", "not_before", "part"]
+    for number, key in enumerate(shape.keys):
+        without = [str(n) for n, s in enumerate(shape.sets) if number not in s.keys]
+        name = f"k{number}"
+        if key.sql == SET:
+            name = SET
+        elif without and key.sql not in (COPY, ORIGIN):
+            name = f"CASE WHEN {SET} NOT IN ({', '.join(without)}) THEN {name} END"
+        columns.append(f"CAST({name} AS {key.type}) AS k{number}")
+    columns += [name for name in row_names(shape) if name.startswith("s")]
+    columns += [f"{_gathered_sql(cell)} AS {cell.name}" for cell in cells_of(shape)]
+    return f"SELECT {', '.join(columns)}\nFROM ({spread})\nGROUP BY ALL"
+
+
+def _gathered_sql(cell: Cell) -> str:
+    """Of a cell that Python makes, there is only the list it will be made of."""
+    if cell.merge is Merge.STATE:
+        return f"flatten(list({cell.name}) FILTER (WHERE {cell.name} IS NOT NULL))"
+    return _merged_sql(cell)
 
 
 def _compute_sql(
@@ -78,7 +126,7 @@ def _compute_sql(
             f"CAST({spec} AS INTEGER) AS spec",
             f"CAST({not_before} AS BIGINT) AS not_before",
             f"CAST({index} AS TINYINT) AS part",
-            *(f"CAST({key.sql} AS {key.type}) AS k{i}" for i, key in enumerate(shape.keys)),
+            *(f"CAST({_key_sql(key)} AS {key.type}) AS k{i}" for i, key in enumerate(shape.keys)),
             *sub_key_columns(shape, index),
             *cell_columns(shape, index),
         ]
@@ -89,6 +137,11 @@ def _compute_sql(
         where = f"\nWHERE {' AND '.join(f'({c})' for c in wanted)}" if wanted else ""
         selects.append(f"SELECT {', '.join(columns)}\nFROM {records}{where}\nGROUP BY ALL")
     return "\nUNION ALL\n".join(selects)
+
+
+def _key_sql(key: Key) -> str:
+    """Sets of keys are told apart when rows are there."""
+    return "0" if key.sql == SET else key.sql
 
 
 def _spans_sql(shape: Shape) -> str:

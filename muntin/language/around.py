@@ -25,6 +25,7 @@ from muntin.language.over import Over
 from muntin.language.queries import (
     RESERVED,
     Query,
+    Sets,
     check_compute,
     check_functions,
     expander_of,
@@ -34,7 +35,7 @@ from muntin.language.queries import (
 )
 from muntin.language.scope import WINDOW_COLUMNS
 from muntin.language.script import Script
-from muntin.model import COPY, Around, Job, Key, Output, Stream
+from muntin.model import COPY, SET, Around, Job, Key, KeySet, Output, Stream
 
 _Words = Callable[[exp.Expr], str]
 _SEVERAL_COLUMNS = ("columns", "unnest")  # calls that one name is not enough for
@@ -85,6 +86,7 @@ class _Splitter:
             where=copies.where,
             scalars=copies.scalars(expander),
             copies=len(copies),
+            sets=copies.sets,
         )
         outputs, sql = self._statement(cores)
         columns = tuple(column for core in cores for column in core.columns())
@@ -214,10 +216,10 @@ class _Copies:
     """What the cores of a job group by. Those that agree in filter and keys are made of one."""
 
     def __init__(self, queries: Sequence[Query]) -> None:
-        self._told: list[tuple[str | None, list[tuple[str, str]]]] = []
+        self._told: list[tuple[str | None, list[tuple[str, str]], Sets]] = []
         self._of: dict[int, int] = {}
         for query in queries:
-            told = query.where(), query.keys()
+            told = query.where(), *query.grouping()
             if told not in self._told:
                 self._told.append(told)
             self._of[id(query)] = self._told.index(told)
@@ -233,22 +235,42 @@ class _Copies:
 
     def first_key(self, copy: int) -> int:
         """The number of a copy's first key; with several copies, key 0 tells which one it is."""
-        before = sum(len(keys) for _, keys in self._told[:copy])
+        before = sum(len(keys) for _, keys, _ in self._told[:copy])
         return before if len(self) == 1 else before + 1
+
+    def sets_of(self, copy: int) -> Sets:
+        """By which of its keys a copy is grouped, if by several sets of them."""
+        return self._told[copy][2]
+
+    @property
+    def sets(self) -> tuple[KeySet, ...]:
+        """All sets, if some core has several; a core without has all of its keys in one."""
+        return tuple(KeySet(keys, copy) for copy, keys in self._sets())
+
+    def first_set(self, copy: int) -> int:
+        return next((n for n, (of, _) in enumerate(self._sets()) if of == copy), 0)
+
+    def _sets(self) -> Iterator[tuple[int, tuple[int, ...]]]:
+        if not any(sets for _, _, sets in self._told):
+            return
+        for copy, (_, keys, sets) in enumerate(self._told):
+            first = self.first_key(copy)
+            for each in sets or (tuple(range(len(keys))),):
+                yield copy, tuple(first + key for key in each)
 
     @property
     def keys(self) -> tuple[Key, ...]:
-        if len(self) == 1:
-            return tuple(Key(sql, stored(kind)) for sql, kind in self._told[0][1])
-        keys = [Key(COPY, "BIGINT")]
-        for copy, (_, of_copy) in enumerate(self._told):
+        keys = [] if len(self) == 1 else [Key(COPY, "BIGINT")]
+        for copy, (_, of_copy, _) in enumerate(self._told):
             for sql, kind in of_copy:
-                keys.append(Key(f"CASE WHEN {self.is_of(copy)} THEN {sql} END", stored(kind)))
+                mine = sql if len(self) == 1 else f"CASE WHEN {self.is_of(copy)} THEN {sql} END"
+                keys.append(Key(mine, stored(kind)))
+        keys += [Key(SET, "BIGINT")] if self.sets else []
         return tuple(keys)
 
     @property
     def where(self) -> str | None:
-        conditions = [where for where, _ in self._told]
+        conditions = [where for where, _, _ in self._told]
         if len(self) == 1 or not any(conditions):
             return conditions[0]
         cases = (f"WHEN {copy} THEN {where or 'true'}" for copy, where in enumerate(conditions))
@@ -292,7 +314,8 @@ class _Rows(Groups):
         self._named: dict[str, tuple[str, str]] = {}  # what a column is called, and its type
         self.words: dict[str, str] = {}  # what the user calls columns
         self._zeros: set[str] = set()  # columns that are zero where there are no records
-        super().__init__(query.scope, self._keys, expander)
+        super().__init__(query.scope, self._keys, expander, copies.sets_of(self._copy))
+        self._first_set = copies.first_set(self._copy)
 
     def columns(self) -> Iterator[Output]:
         """The columns of rows that the query uses, as they are kept."""
@@ -363,6 +386,9 @@ class _Rows(Groups):
         index = int(key.removeprefix("p0.k"))
         column = f"p0.k{index + self._copies.first_key(self._copy)}"
         return self._column(column, self._keys[index][1], node)
+
+    def _set_column(self) -> str:
+        return self._column(f"p0.k{len(self._copies.keys) - 1}", "BIGINT", self._select)
 
     def _finished_sql(self, node: exp.Expr, before: int | None) -> str:
         call = call_of(node, self._scope, before)

@@ -6,6 +6,8 @@ met on the way are expanded into cells.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import duckdb
 from sqlglot import exp
 
@@ -15,17 +17,28 @@ from muntin.language.calls import call_of, is_aggregate
 from muntin.language.messages import reason
 from muntin.language.scope import Scope, is_condition, is_parameter
 from muntin.language.script import tokens
-from muntin.model import Finish, Key, Part
+from muntin.model import SET, Finish, Key, Part
+
+_GROUPINGS = ("grouping", "grouping_id")
 
 
 class Groups:
-    def __init__(self, scope: Scope, keys: list[tuple[str, str]], expander: Expander) -> None:
-        """Keys are given by their SQL over a record and its type."""
+    def __init__(
+        self,
+        scope: Scope,
+        keys: list[tuple[str, str]],
+        expander: Expander,
+        sets: Sequence[tuple[int, ...]] = (),
+    ) -> None:
+        """Keys are given by their SQL over a record and its type, sets by the numbers of keys."""
         self._scope = scope
+        self._sets = sets
         self._expander = expander
         self._words = [tokens(sql) for sql, _ in keys]
         self._finished: dict[str, str] = {}
         self.keys = tuple(Key(sql, stored(kind)) for sql, kind in keys)
+        if sets:
+            self.keys += (Key(SET, "BIGINT"),)
 
     def sql(self, node: exp.Expr, before: int | None = None) -> str:
         """The expression over keys and finished aggregates."""
@@ -39,7 +52,7 @@ class Groups:
 
     def scalars(self) -> tuple[str, ...]:
         """All that is evaluated on every record: keys and arguments."""
-        keys = (key.sql for key in self.keys)
+        keys = (key.sql for key in self.keys if key.sql != SET)
         return tuple(dict.fromkeys((*keys, *self._expander.arguments())))
 
     def bound(self, node: exp.Expr, before: int | None = None) -> tuple[str, str]:
@@ -68,10 +81,36 @@ class Groups:
             return f"p0.{node.name.lower()}"
         if is_aggregate(node):
             return self._finished_sql(node, before)
+        if isinstance(node, exp.Anonymous) and node.name.lower() in _GROUPINGS:
+            return self._grouping_sql(node, before)
         key = self._key_sql(node, before)
         if key is None and isinstance(node, exp.Column):
             return self._named_sql(node, before)
         return key
+
+    def _grouping_sql(self, node: exp.Expr, before: int | None) -> str:
+        """A bit for each of the keys that are named: whether rows are not grouped by it."""
+        keys = [self._key_number(arg, before) for arg in node.expressions]
+        if not self._sets or not keys:
+            message = "GROUPING tells by which keys of ROLLUP, CUBE or GROUPING SETS a row is made"
+            raise self._scope.script.error(message, node)
+        bits = [_bits([key not in each for key in keys]) for each in self._sets]
+        cases = " ".join(f"WHEN {self._first_set + n} THEN {bit}" for n, bit in enumerate(bits))
+        return f"CASE {self._set_column()} {cases} END"
+
+    def _key_number(self, node: exp.Expr, before: int | None) -> int:
+        index = None if self._scope.column_sql(node) else self._scope.item_named(node, before)
+        if index is not None:
+            return self._key_number(self._scope.items[index].unalias(), index)
+        words = tokens(self._scope.sql(node, before))
+        if words not in self._words:
+            raise self._scope.script.error("GROUPING takes keys of GROUP BY", node)
+        return self._words.index(words)
+
+    _first_set = 0  # the number of the first of its sets
+
+    def _set_column(self) -> str:
+        return f"p0.k{len(self.keys) - 1}"
 
     def _key_sql(self, node: exp.Expr, before: int | None) -> str | None:
         if isinstance(node, exp.Literal) or not self.keys:
@@ -113,6 +152,10 @@ class Groups:
                 self._finished[finish.name] = _finish_type(finish, parts)
             fields[finish.part].append(f"{finish.name} {self._finished[finish.name]}")
         return {f"p{i}": f"STRUCT({', '.join(each)})" for i, each in enumerate(fields) if each}
+
+
+def _bits(values: Sequence[bool]) -> int:
+    return sum(value << place for place, value in enumerate(reversed(values)))
 
 
 def _finish_type(finish: Finish, parts: tuple[Part, ...]) -> str:

@@ -20,7 +20,8 @@ from muntin.language.messages import nearest, reason
 from muntin.language.over import Over
 from muntin.language.scope import Scope, View
 from muntin.language.script import Script
-from muntin.model import UNTIL, Job, Order, Output, Shape, Stream
+from muntin.language.sets import MOST_SETS, count_sets, key_sets
+from muntin.model import UNTIL, Job, KeySet, Order, Output, Shape, Stream
 
 RESERVED = ("job", "window_name", "window_start", "window_end", "records_read", "records_bad",
             "records_late", "records_failed", "c2", "c2_records", "revision", "emitted_at",
@@ -31,6 +32,9 @@ _REFUSED = {
     "joins": "JOIN is not possible in a job, which reads one stream",
     "locks": "FOR UPDATE is not possible in a job",
 }
+_OF_SETS = (exp.Cube, exp.Rollup, exp.GroupingSets)
+_Key = tuple[str, str]  # SQL over a record, and its type
+Sets = tuple[tuple[int, ...], ...]  # of keys, by their numbers
 _Column = tuple[exp.Expr, int | None]  # an expression, and the items of SELECT it may name
 
 
@@ -59,7 +63,8 @@ def table_of(script: Script, query: exp.Expr) -> exp.Table:
 
 
 def _meaningless(node: exp.Expr) -> str | None:
-    if isinstance(node, exp.Tuple) and not node.expressions:
+    none = isinstance(node, exp.Tuple) and not node.expressions
+    if none and not isinstance(node.parent, exp.GroupingSets):
         return "expected an expression between '(' and ')'"
     called = isinstance(node, exp.Anonymous) and not isinstance(node.parent, exp.WithinGroup)
     if called and PYTHON not in node.meta and not is_function(node.name.lower()):
@@ -77,8 +82,6 @@ def _impossible(node: exp.Expr) -> str | None:
         return "OVER"
     if isinstance(node, exp.Query) and not isinstance(node, exp.Table):
         return "a subquery"
-    if isinstance(node, exp.Cube | exp.Rollup | exp.GroupingSets):
-        return "grouping by several sets of keys"
     if isinstance(node, exp.PositionalColumn):
         return "a column by its number"
     if isinstance(node, exp.Star) and isinstance(node.parent, exp.Anonymous):
@@ -136,7 +139,8 @@ class Query:
         over = self._over
         self._check_items()
         where = self.where()
-        groups = Groups(self._scope, self.keys(), expander_of(self._scope, over))
+        keys, sets = self.grouping()
+        groups = Groups(self._scope, keys, expander_of(self._scope, over), sets)
         outputs = tuple(self._outputs(groups))
         having = self._clause("having")
         having_sql = groups.condition(having, "HAVING") if having is not None else None
@@ -149,6 +153,7 @@ class Query:
             parts=groups.parts(),
             where=where,
             scalars=groups.scalars(),
+            sets=tuple(map(KeySet, sets)),
         )
         if over.gap is not None:
             self._check_session()
@@ -195,16 +200,41 @@ class Query:
             return conditions[0] if conditions else None
         return " AND ".join(f"({condition})" for condition in conditions)
 
-    def keys(self) -> list[tuple[str, str]]:
-        """What records are grouped by, as SQL and type."""
+    def grouping(self) -> tuple[list[_Key], Sets]:
+        """What records are grouped by, as SQL and type; and if by several sets of it, by which."""
+        group = self._query.args.get("group")
+        for words in ("rollup", "cube", "grouping_sets", "totals"):
+            if group is not None and group.args.get(words):
+                message = "keys stand in parentheses behind ROLLUP, CUBE or GROUPING SETS"
+                raise self._script.error(f"{message}: GROUP BY ROLLUP (a, b)", group)
+        if group is not None and any(isinstance(n, _OF_SETS) for n in group.expressions):
+            return self._key_sets(group)
         nodes = list(self._key_nodes())
-        keys = [key for key in nodes if not self._scope.is_told_by_window(key[0])]
-        for node, before in keys:
-            self._refuse_aggregates(node, before, "GROUP BY")
         if not nodes and not self._has_aggregates():
             message = "a job answers with aggregates; expected one, or GROUP BY"
             raise self._script.error(message, self._items[0])
-        return [self._scope.bound(node, before) for node, before in keys]
+        return list(self._bound_keys(nodes)), ()
+
+    def _key_sets(self, group: exp.Expr) -> tuple[list[_Key], Sets]:
+        if self._over.gap is not None:
+            message = "each session is of one set of keys; several sets need windows they share"
+            raise self._script.error(message, group)
+        if (count := count_sets(group)) > MOST_SETS:
+            message = f"these are {count:,} sets of keys; at most {MOST_SETS} are possible"
+            raise self._script.error(message, group)
+        keys: list[_Key] = []
+        sets = []
+        for nodes in key_sets(group):
+            mine = list(self._bound_keys(map(self._key_node, nodes)))
+            keys += [key for key in dict.fromkeys(mine) if key not in keys]
+            sets.append(tuple(sorted({keys.index(key) for key in mine})))
+        return keys, tuple(sets)
+
+    def _bound_keys(self, nodes: Iterable[_Column]) -> Iterator[_Key]:
+        for node, before in nodes:
+            if not self._scope.is_told_by_window(node):
+                self._refuse_aggregates(node, before, "GROUP BY")
+                yield self._scope.bound(node, before)
 
     def _key_nodes(self) -> Iterator[_Column]:
         group = self._query.args.get("group")

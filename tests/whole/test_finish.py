@@ -54,6 +54,19 @@ QUERIES = [
     """WITH good AS (SELECT k AS name, x * 2 AS twice FROM logs WHERE x > 0)
     SELECT name, sum(twice), count(*) FROM good GROUP BY name""",
     "SELECT upper(k) AS u, count(*) FROM (SELECT * FROM logs WHERE k <> '') l GROUP BY l.k, u",
+    # several sets of keys
+    "SELECT k, s, count(*), sum(x), count(DISTINCT n) FROM logs GROUP BY ROLLUP (k, s)",
+    """SELECT k, n % 2 AS odd, grouping(k, odd) AS g, grouping(k), median(x), max(s)
+    FROM logs GROUP BY CUBE (k, odd) HAVING count(*) > 1""",
+    """SELECT s, k, avg(n), count(*) FILTER (WHERE x > 0) AS c FROM logs WHERE n IS NOT NULL
+    GROUP BY GROUPING SETS ((s, k), k, (), ()), s ORDER BY s, k, c""",
+    "SELECT k, s, count(*) FROM logs GROUP BY k, ROLLUP (s, (n, x))",
+    """SELECT k, s, c, c / max(c) OVER (PARTITION BY g) AS share FROM (
+    SELECT k, s, grouping_id(k, s) AS g, count(*) AS c FROM logs GROUP BY CUBE (k, s))""",
+    """WITH r AS (SELECT k, s, count(*) AS c, grouping(s) AS g FROM logs GROUP BY ROLLUP (k, s)),
+    t AS (SELECT s, sum(x) AS x, grouping(s) AS g FROM logs WHERE x > 0
+      GROUP BY GROUPING SETS (s, ()))
+    SELECT r.k, r.s, r.c, t.x FROM r LEFT JOIN t ON r.s IS NOT DISTINCT FROM t.s AND r.g = t.g""",
     # several cores
     """SELECT 'all' AS what, count(*) AS n FROM logs
     UNION ALL SELECT 'positive', count(*) FROM logs WHERE n > 0
