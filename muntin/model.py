@@ -86,6 +86,37 @@ class Stream:
 
 
 @dataclass(frozen=True)
+class Table:
+    """Named rows of a file that records, or rows of windows, are joined with."""
+
+    name: str
+    path: str
+    kind: str  # csv, parquet, json or delta
+    columns: tuple[Column, ...] = ()
+
+
+@dataclass(frozen=True)
+class Join:
+    """A table that records are joined with; its columns are `__j` and its number, and their name.
+
+    `left` says whether records without a row of it count too.
+    """
+
+    table: Table
+    number: int
+    on: str
+    left: bool = False
+
+    @property
+    def relation(self) -> str:
+        return f"__table{self.number}"
+
+    def column(self, name: str) -> str:
+        """What a column of the table is called beside those of records."""
+        return f"__j{self.number}_{name}"
+
+
+@dataclass(frozen=True)
 class Cell:
     """One column of a partial: how it is computed, and how two of it merge."""
 
@@ -295,6 +326,8 @@ class Shape:
     """How long late records count in windows that have left; other blocks are kept for it."""
     copies: int = 1
     """How many times each record counts, in groups of its own: `__copy` in keys says which."""
+    joins: tuple[Join, ...] = ()
+    """Tables whose rows are beside each record."""
     sets: tuple[KeySet, ...] = ()
     """Where rows are grouped by several sets of keys: `__set` is a key that says by which."""
     alone: bool = False
@@ -322,7 +355,7 @@ class Shape:
             self.records, self.uses, self.where, self.keys, self.parts, self.code,
             self.axis, self.begin, self.until, self.gap, self.spans, self.sample, self.apart,
             self.revise_us, self.pane if self.keeps_panes else None,
-            *((self.copies, self.sets) if self.copies > 1 or self.sets else ()),
+            *((self.copies, self.sets) if self.copies > 1 or self.sets else ()), *self.joins,
         )  # fmt: skip
 
     @property
@@ -362,6 +395,7 @@ class Around:
 
     sql: str
     columns: tuple[Output, ...]
+    tables: tuple[Table, ...] = ()
     words: tuple[tuple[str, str], ...] = field(default=(), compare=False, repr=False)
     """What the user calls the columns, for messages."""
 
@@ -419,10 +453,11 @@ class Job:
 
 @dataclass(frozen=True)
 class Program:
-    """What a file of SQL defines: streams and the jobs over them."""
+    """What a file of SQL defines: streams, the jobs over them, and tables that these join."""
 
     streams: Mapping[str, Stream]
     jobs: Mapping[str, Job]
+    tables: Mapping[str, Table] = field(default_factory=dict)
 
     def jobs_of(self, stream: str) -> tuple[Job, ...]:
         return tuple(job for job in self.jobs.values() if job.stream == stream)

@@ -18,6 +18,7 @@ import pyarrow.compute as pc
 from muntin.errors import BadValueError
 from muntin.kernel.engine import quote, run
 from muntin.kernel.statements import WINDOW, WINDOW_END
+from muntin.kernel.tables import rows_of
 from muntin.model import Around, Fault, Job
 from muntin.units import FIRST_US, LAST_US, describe_time
 
@@ -35,8 +36,9 @@ def finish_windows(
 ) -> tuple[pa.Table, list[tuple[Window, Fault]]]:
     """Rows of results from the ordered rows of the core, window by window, and what has failed."""
     made, told, faults = [_nothing(job)], [(0, 0)], []
+    joined = {table.name: rows_of(table) for table in around.tables}
     for window, core in _windows(rows):
-        tables = {ROWS: core}
+        tables = {ROWS: core, **joined}
         if BOUNDS in around.sql:
             tables[BOUNDS] = _bounds(job, bounds(window), name(window))
         try:

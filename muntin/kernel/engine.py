@@ -103,9 +103,11 @@ class _Plans:
         slots = {relation: _Slot(table) for relation, table in tables.items()}
         for relation, slot in slots.items():
             self._con.register(f"{name}_{relation}", slot)
-        reads = ", ".join(f"{r} AS NOT MATERIALIZED (FROM {name}_{r})" for r in slots)
+        reads = ", ".join(
+            f"{quote(r)} AS NOT MATERIALIZED (FROM {quote(f'{name}_{r}')})" for r in slots
+        )
         try:
-            self._con.execute(f"PREPARE {name} AS {_with_sql(reads, sql)}")
+            self._con.execute(f"PREPARE {name} AS {with_sql(reads, sql)}")
         except duckdb.Error:
             self._drop(name, slots)
             raise
@@ -169,7 +171,7 @@ def value(sql: str, columns: Mapping[str, str], relation: str) -> object:
 
 def _over_nothing(sql: str, columns: Mapping[str, str], relation: str) -> str:
     fields = ", ".join(f"NULL::{kind} AS {quote(name)}" for name, kind in columns.items())
-    return _with_sql(f"{relation} AS (SELECT {fields or 'NULL AS nothing'} LIMIT 0)", sql)
+    return with_sql(f"{relation} AS (SELECT {fields or 'NULL AS nothing'} LIMIT 0)", sql)
 
 
 def rehearse(sql: str, columns: Mapping[str, str], relation: str) -> None:
@@ -181,7 +183,7 @@ def rehearse(sql: str, columns: Mapping[str, str], relation: str) -> None:
     # MATERIALIZED keeps DuckDB from seeing that all is NULL, and then looking no further.
     row = f"{relation} AS MATERIALIZED (SELECT {fields or 'NULL AS nothing'})"
     try:
-        connection().execute(_with_sql(row, sql)).fetchall()
+        connection().execute(with_sql(row, sql)).fetchall()
     except duckdb.ConversionException:
         raise
     except duckdb.Error:
@@ -237,7 +239,7 @@ def is_function(name: str) -> bool:
     return True
 
 
-def _with_sql(relations: str, sql: str) -> str:
+def with_sql(relations: str, sql: str) -> str:
     """The statement with more relations before those it defines itself."""
     rest = f", {sql.removeprefix('WITH ')}" if sql.startswith("WITH ") else f" {sql}"
     return f"WITH {relations}{rest}"

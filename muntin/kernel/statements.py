@@ -55,10 +55,15 @@ def spec_id(spec: WindowSpec) -> int:
 
 
 def records_sql(shape: Shape) -> str:
-    """The records, each as often as it counts."""
-    if shape.copies == 1:
-        return "records"
-    return f"(SELECT *, unnest(range({shape.copies})) AS {COPY} FROM records)"
+    """The records, each with the rows of tables beside it, and as often as it counts."""
+    records = "records"
+    for join in shape.joins:
+        columns = (f"{quote(c.name)} AS {quote(join.column(c.name))}" for c in join.table.columns)
+        table = f"(SELECT {', '.join(columns)} FROM {join.relation})"
+        records += f" {'LEFT JOIN' if join.left else 'JOIN'} {table} ON {join.on}"
+    if shape.copies > 1:
+        return f"(SELECT *, unnest(range({shape.copies})) AS {COPY} FROM {records})"
+    return f"(SELECT * FROM {records})" if shape.joins else records
 
 
 @cache

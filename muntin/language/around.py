@@ -8,7 +8,7 @@ another filter or other keys count each record once more, in keys of their own.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
 import duckdb
@@ -16,9 +16,9 @@ from sqlglot import exp
 
 from muntin.kernel.aggregates import Call, Expander, stored
 from muntin.kernel.around import BOUNDS, RECORDS, ROWS
-from muntin.kernel.engine import describe, quote
+from muntin.kernel.engine import describe, quote, with_sql
 from muntin.language.calls import PYTHON, call_of, is_aggregate, is_query, is_windowed
-from muntin.language.cores import Core, find_cores
+from muntin.language.cores import Core, Found
 from muntin.language.grouped import Groups
 from muntin.language.messages import reason
 from muntin.language.over import Over
@@ -28,38 +28,39 @@ from muntin.language.queries import (
     Sets,
     check_compute,
     check_functions,
+    empty_sql,
     expander_of,
+    is_all_core,
     result_type,
     shape_of,
     usual_name,
 )
 from muntin.language.scope import WINDOW_COLUMNS
 from muntin.language.script import Script
-from muntin.model import COPY, SET, Around, Job, Key, KeySet, Output, Stream
+from muntin.model import COPY, SET, Around, Job, Join, Key, KeySet, Output
 
 _Words = Callable[[exp.Expr], str]
 _SEVERAL_COLUMNS = ("columns", "unnest")  # calls that one name is not enough for
 
 
-def finished_job(
-    script: Script, streams: Mapping[str, Stream], name: str, query: exp.Expr, over: Over
-) -> Job:
-    """The job that a query defines in which SQL stands around the core."""
+def finished_job(script: Script, found: Found, name: str, query: exp.Expr, over: Over) -> Job:
+    """The job that a query defines in which SQL may stand around the core."""
+    check_functions(script, query)
+    first = found.cores[0]
+    if first.select is query and is_all_core(query):
+        return Query(script, first.view, first.select, over).job(name)
     if over.gap is not None:
         message = "this needs windows that keys share; each session is one key's own"
         raise script.error(message, query)
-    check_functions(script, query)
-    return _Splitter(script, streams, query, over).job(name)
+    return _Splitter(script, found, query, over).job(name)
 
 
 class _Splitter:
-    def __init__(
-        self, script: Script, streams: Mapping[str, Stream], query: exp.Expr, over: Over
-    ) -> None:
+    def __init__(self, script: Script, found: Found, query: exp.Expr, over: Over) -> None:
         self._script = script
         self._query = query
         self._over = over
-        self._found = find_cores(script, query, streams)
+        self._found = found
         self._stream = self._found.cores[0].view.stream
         self._texts = {id(view): "SELECT 1" for view in self._found.views}
         self._check_names()
@@ -86,17 +87,31 @@ class _Splitter:
             where=copies.where,
             scalars=copies.scalars(expander),
             copies=len(copies),
+            joins=self._joins(),
             sets=copies.sets,
         )
         outputs, sql = self._statement(cores)
         columns = tuple(column for core in cores for column in core.columns())
         columns += copies.columns(expander)
         words = tuple((name, text) for core in cores for name, text in core.words.items())
-        around = Around(sql, columns, words)
+        tables = tuple(self._found.tables.values())
+        around = Around(sql, columns, tables, words)
         finishes = expander.finishes()
         job = Job(name, shape, self._over.windows, finishes, outputs, around=around)
         check_compute(self._script, self._query, self._stream, job)
         return job
+
+    def _joins(self) -> tuple[Join, ...]:
+        """The tables beside each record, which are the same for all cores."""
+        first, *others = self._found.cores
+        for core in others:
+            if core.view.joins != first.view.joins:
+                message = (
+                    "the SELECTs of a job that read its records join them with the same tables; "
+                    "join groups instead, in a SELECT around this one, or make it a job of its own"
+                )
+                raise self._script.error(message, core.select.args["from_"], core.select)
+        return first.view.joins
 
     def _words(self, node: exp.Expr) -> str:
         """The text of a node, with what is exchanged in cores."""
@@ -136,6 +151,8 @@ class _Splitter:
         text = self._words(self._query)
         more = ", " if re.match(r"with\b", text, re.IGNORECASE) else " "
         sql = f"WITH {window}, {relations}{more}{re.sub('^(?i:with) ', '', text)}"
+        for table in self._found.tables.values():
+            sql = with_sql(f"{quote(table.name)} AS ({empty_sql(table)})", sql)
         try:
             described = describe(sql, columns | {COPY: "BIGINT"}, ROWS)
         except duckdb.Error as error:
@@ -338,9 +355,12 @@ class _Rows(Groups):
         """Other words for the clauses of the core's SELECT."""
         select, script = self._select, self._scope.script
         texts = {id(select.args["from_"]): f"FROM __core{self._number}"}
-        for clause in ("where", "group"):
-            if select.args.get(clause):
-                texts[id(select.args[clause])] = ""
+        gone = [
+            select.args.get("where"),
+            select.args.get("group"),
+            *(select.args.get("joins") or ()),
+        ]
+        texts |= {id(clause): "" for clause in gone if clause is not None}
         having = select.args.get("having")
         if having is not None:
             texts[id(having)] = f"WHERE {self.sql(having.this)}"

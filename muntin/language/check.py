@@ -12,7 +12,8 @@ from dataclasses import replace
 import duckdb
 from sqlglot import exp
 
-from muntin.errors import LanguageError
+from muntin.errors import InputError, LanguageError
+from muntin.kernel import tables as files
 from muntin.kernel.engine import describe, is_function, quote
 from muntin.language import dialect
 from muntin.language.around import finished_job
@@ -29,7 +30,7 @@ from muntin.logs.formats import FIXED_COLUMNS, TIMESTAMP_OF
 from muntin.logs.patterns import PathPattern
 from muntin.logs.regexes import group_names, portable
 from muntin.logs.times import EPOCH_UNITS, since_epoch_sql
-from muntin.model import Code, Column, Format, Job, Program, Stream
+from muntin.model import Code, Column, Format, Job, Program, Stream, Table
 from muntin.windows.sharing import share_panes
 
 ColumnsOf = Callable[[Stream], tuple[Column, ...]]
@@ -43,6 +44,7 @@ def check(
     streams: Mapping[str, Stream] | None = None,
     python: Python | None = None,
     jobs: Mapping[str, Job] | None = None,
+    tables: Mapping[str, Table] | None = None,
     settings_of: SettingsOf = lambda _, __: {},
 ) -> Program:
     """The program a text defines. `columns_of` looks at the logs for columns not declared.
@@ -56,13 +58,14 @@ def check(
     known = dict(streams or {})
     checker = _Checker(script, columns_of, settings_of, known, python or Python())
     checker.jobs.update(jobs or {})
+    checker.tables.update(tables or {})
     for statement in script.statements:
         try:
             checker.take(statement)
         except LanguageError as error:
             error.streams = tuple(checker.streams.values())
             raise
-    return Program(checker.streams, share_panes(checker.jobs))
+    return Program(checker.streams, share_panes(checker.jobs), checker.tables)
 
 
 class _Checker:
@@ -80,6 +83,7 @@ class _Checker:
         self.settings_of = settings_of
         self.streams = streams
         self.jobs: dict[str, Job] = {}
+        self.tables: dict[str, Table] = {}
         self.aggregates: dict[str, Code] = {}
 
     def take(self, statement: exp.Expr) -> None:
@@ -89,11 +93,29 @@ class _Checker:
             self._job(statement)
         elif isinstance(statement, dialect.CreateAggregate):
             self._aggregate(statement)
+        elif isinstance(statement, dialect.CreateTable):
+            self._table(statement)
         else:
             self._drop(statement)
 
+    def _table(self, node: exp.Expr) -> None:
+        name = self._new_name(node, "table", self.tables)
+        self._new_name(node, "stream", self.streams)
+        path = node.args["path"]
+        kind = node.args.get("kind") or files.kind_of_file(path.name)
+        if kind is None:
+            message = f"what '{path.name}' holds is not told by its name; expected FORMAT behind it"
+            raise self.script.error(f"{message}, and one of {', '.join(files.KINDS)}", path)
+        declared = self._columns(node.args.get("columns") or (), Format("json"))
+        table = Table(name, str(path.name), kind, declared)
+        try:
+            self.tables[name] = replace(table, columns=files.columns_of(table))
+        except InputError as error:
+            raise self.script.error(str(error), path) from error
+
     def _stream(self, node: exp.Expr) -> None:
         name = self._new_name(node, "stream", self.streams)
+        self._new_name(node, "table", self.tables)
         agents = tuple(self._agent(place) for place in node.args.get("agents") or ())
         if node.args.get("format") is None:
             self._with_settings(node, name, agents)
@@ -262,13 +284,18 @@ class _Checker:
         self._mark_aggregates(node)
         query = node.args["query"]
         if not node.args.get("code") and needs_finish(query):
-            stream = find_cores(self.script, query, self.streams).cores[0].view.stream
-            over = over_of(self.script, stream, node)
-            job = finished_job(self.script, self.streams, name, query, over)
+            found = find_cores(self.script, query, self.streams, self.tables)
+            over = over_of(self.script, found.cores[0].view.stream, node)
+            job = finished_job(self.script, found, name, query, over)
             self.jobs[name] = bounded(self.script, node, over, job)
             return
         table = table_of(self.script, query)
         spelled = _spelled(table.name, self.streams)
+        if _spelled(table.name, self.tables) is not None:
+            message = (
+                f"'{table.name}' is a table; a job reads a stream, and may join it with tables"
+            )
+            raise self.script.error(message, table)
         if spelled is None:
             known = nearest(table.name, self.streams, "no stream is defined yet")
             raise self.script.error(f"unknown stream '{table.name}'; {known}", table)

@@ -8,16 +8,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 
 from sqlglot import exp
 
 from muntin.errors import LanguageError
 from muntin.language.calls import is_aggregate, is_query, is_windowed
+from muntin.language.joins import joined
 from muntin.language.messages import nearest
 from muntin.language.queries import usual_name
 from muntin.language.scope import Scope, Shown, View
 from muntin.language.script import Script
-from muntin.model import Stream
+from muntin.model import Stream, Table
 
 _ROWS = None  # what is shown by a source that has no records of the stream
 _Names = Mapping[str, View | None]  # what WITH has named so far
@@ -52,11 +54,17 @@ class Found:
 
     cores: list[Core] = field(default_factory=list)
     views: list[exp.Expr] = field(default_factory=list)
+    tables: dict[str, Table] = field(default_factory=dict)  # that are joined with rows of cores
 
 
-def find_cores(script: Script, query: exp.Expr, streams: Mapping[str, Stream]) -> Found:
+def find_cores(
+    script: Script,
+    query: exp.Expr,
+    streams: Mapping[str, Stream],
+    tables: Mapping[str, Table] = MappingProxyType({}),
+) -> Found:
     """The cores of a query; refuses one that needs every record of a window."""
-    finder = _Finder(script, streams)
+    finder = _Finder(script, streams, tables)
     view = finder.query(query, {})
     if view is not None:
         message = f"{_EVERY_RECORD}, and answers with aggregates: {_WHAT_TO_WRITE}"
@@ -67,9 +75,12 @@ def find_cores(script: Script, query: exp.Expr, streams: Mapping[str, Stream]) -
 
 
 class _Finder:
-    def __init__(self, script: Script, streams: Mapping[str, Stream]) -> None:
+    def __init__(
+        self, script: Script, streams: Mapping[str, Stream], tables: Mapping[str, Table]
+    ) -> None:
         self._script = script
         self._streams = {name.lower(): stream for name, stream in streams.items()}
+        self._tables = {name.lower(): table for name, table in tables.items()}
         self.found = Found()
 
     def query(self, node: exp.Expr, names: _Names) -> View | None:
@@ -106,14 +117,24 @@ class _Finder:
         first = select.args["from_"].this if select.args.get("from_") else None
         sources = [*([first] if first is not None else []), *(j.this for j in joins), *laterals]
         views = [(source, self._source(source, names)) for source in sources]
+        tables = {id(s): t for s in sources if (t := self._table(s, names)) is not None}
         of_records = next(((s, v) for s, v in views if v is not None), None)
         if of_records is None:
+            self.found.tables |= {table.name: table for table in tables.values()}
             self._inside(select, names, "expressions", "where", "group", "having", "qualify",
                          "order", "joins")  # fmt: skip
             return _ROWS
         source, view = of_records
         if len(sources) > 1:
-            raise self._joined(source, view, sources)
+            if id(first) in tables and source is not first:
+                message = (
+                    f"records come first: FROM {view.stream.name} JOIN {tables[id(first)].name}"
+                )
+                raise self._script.error(message, first)
+            if source is not first or laterals:
+                raise self._unjoined(source, view)
+            for join in joins:
+                view = self._joined(view, join, names)
         for clause in ("where", "group"):
             self._refuse_subqueries(select.args.get(clause))
         if not _aggregates(select, self._scope(select, view)):
@@ -122,13 +143,27 @@ class _Finder:
         self._inside(select, names, "expressions", "having", "qualify", "order")
         return _ROWS
 
-    def _joined(self, source: exp.Expr, view: View, sources: list[exp.Expr]) -> LanguageError:
-        other = next(each for each in sources if each is not source)
+    def _table(self, node: exp.Expr, names: _Names) -> Table | None:
+        """The table of a file that a source stands for, if it does."""
+        plain = isinstance(node, exp.Table) and isinstance(node.this, exp.Identifier)
+        if not plain or node.name.lower() in names:
+            return None
+        return self._tables.get(node.name.lower())
+
+    def _joined(self, view: View, join: exp.Expr, names: _Names) -> View:
+        """The records, each beside the rows of a table that fit it."""
+        table = self._table(join.this, names)
+        if table is None:
+            raise self._unjoined(join.this, view)
+        self._refuse_subqueries(join.args.get("on"))
+        return joined(self._script, view, join, table)
+
+    def _unjoined(self, source: exp.Expr, view: View) -> LanguageError:
         message = (
             f"a join would need every record of stream '{view.stream.name}', and {_EVERY_RECORD}; "
             "aggregate it by the key first, as in JOIN (SELECT key, count(*) … GROUP BY key)"
         )
-        return self._script.error(message, source if other is sources[0] else other)
+        return self._script.error(message, source)
 
     def _source(self, node: exp.Expr, names: _Names) -> View | None:
         if isinstance(node, exp.Subquery):
@@ -147,9 +182,14 @@ class _Finder:
         if name in names:
             view = names[name]
             return view and replace(view, called=(node.alias_or_name,))
+        if name in self._tables:
+            return _ROWS
         if name not in self._streams:
-            known = nearest(node.name, [s.name for s in self._streams.values()], "there is none")
-            raise self._script.error(f"unknown stream '{node.name}'; {known}", node)
+            every = [s.name for s in self._streams.values()]
+            every += [t.name for t in self._tables.values()]
+            what = "stream or table" if self._tables else "stream"
+            known = nearest(node.name, every, "there is none")
+            raise self._script.error(f"unknown {what} '{node.name}'; {known}", node)
         return self._stream(node, self._streams[name])
 
     def _stream(self, node: exp.Table, stream: Stream) -> View:
@@ -168,7 +208,7 @@ class _Finder:
         name = node.name.lower() if isinstance(node, exp.Anonymous) else ""
         if name not in _MADE_IN_FROM:
             what = f"{name}()" if name else "this"
-            message = f"{what} is not possible in FROM; a job reads its stream, and nothing else"
+            message = f"{what} is not possible in FROM; a job reads its stream and declared tables"
             raise self._script.error(message, node)
         return _ROWS
 
@@ -203,19 +243,21 @@ class _Finder:
         window = next(filter(None, (item.find(exp.Window) for item in select.expressions)), None)
         if window is not None:
             raise self._needs_all(select, "over", window)
-        where = select.args.get("where")
+        condition = select.args.get("where")
         conditions = list(view.where)
-        if where is not None:
+        if condition is not None:
             scope = self._scope(select, view)
-            sql = scope.condition(where.this, "WHERE")
+            sql = scope.condition(condition.this, "WHERE")
             conditions.append(Shown(sql, "BOOLEAN", frozenset(scope.used)))
         columns = dict(self._shown(select, view))
-        return View(view.stream, (), columns, tuple(conditions))
+        where = tuple(conditions)
+        return replace(view, called=(), columns=columns, where=where, beside={})
 
     def _shown(self, select: exp.Select, view: View) -> Iterator[tuple[str, Shown]]:
         for index, item in enumerate(select.expressions):
             if isinstance(item, exp.Star) and not any(item.args.values()):
-                yield from view.columns.items()
+                own = view.joined
+                yield from ((name, each) for name, each in view.columns.items() if name not in own)
                 continue
             scope = self._scope(select, view)
             sql, kind = scope.bound(item.unalias(), index)

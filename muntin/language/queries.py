@@ -12,7 +12,14 @@ import duckdb
 from sqlglot import exp
 
 from muntin.kernel.aggregates import Expander, stored
-from muntin.kernel.engine import describe, function_names, is_function, volatile_names
+from muntin.kernel.engine import (
+    describe,
+    function_names,
+    is_function,
+    quote,
+    volatile_names,
+    with_sql,
+)
 from muntin.kernel.kinds import kind_of
 from muntin.language.calls import PYTHON, aggregates_in, is_aggregate
 from muntin.language.grouped import Groups
@@ -21,7 +28,7 @@ from muntin.language.over import Over
 from muntin.language.scope import Scope, View
 from muntin.language.script import Script
 from muntin.language.sets import MOST_SETS, count_sets, key_sets
-from muntin.model import UNTIL, Job, KeySet, Order, Output, Shape, Stream
+from muntin.model import UNTIL, Job, KeySet, Order, Output, Shape, Stream, Table
 
 RESERVED = ("job", "window_name", "window_start", "window_end", "records_read", "records_bad",
             "records_late", "records_failed", "c2", "c2_records", "revision", "emitted_at",
@@ -60,6 +67,15 @@ def table_of(script: Script, query: exp.Expr) -> exp.Table:
     if renamed or any(table.args.get(clause) for clause in table.args.keys() - {"this", "alias"}):
         raise script.error("expected the name of a stream alone", table)
     return table
+
+
+def is_all_core(query: exp.Select) -> bool:
+    """Whether a SELECT that aggregates records has nothing around that, but where they are from."""
+    clauses = {clause: value for clause, value in query.args.items() if value}
+    if clauses.keys() - {*_ANSWERED, "with_", "joins"}:
+        return False
+    own = [clauses[c] for c in ("having", "order") if c in clauses] + query.expressions
+    return not any(_impossible(node) for place in own for node in place.walk())
 
 
 def _meaningless(node: exp.Expr) -> str | None:
@@ -153,6 +169,7 @@ class Query:
             parts=groups.parts(),
             where=where,
             scalars=groups.scalars(),
+            joins=self._view.joins,
             sets=tuple(map(KeySet, sets)),
         )
         if over.gap is not None:
@@ -192,6 +209,7 @@ class Query:
         """Which records it looks at, those that its subqueries leave out aside."""
         conditions = [shown.sql for shown in self._view.where]
         self._scope.used |= {name for shown in self._view.where for name in shown.uses}
+        self._scope.used |= self._view.uses
         where = self._clause("where")
         if where is not None:
             self._refuse_aggregates(where, None, "WHERE; use HAVING or FILTER (WHERE …)")
@@ -344,10 +362,18 @@ def check_compute(script: Script, query: exp.Expr, stream: Stream, job: Job) -> 
     columns = {c.name: c.type for c in stream.visible_columns()}
     try:
         sql = kind_of(job.shape).compute_sql(job.windows, marked=False)
+        for join in job.shape.joins:
+            sql = with_sql(f"{join.relation} AS ({empty_sql(join.table)})", sql)
         ours = {job.shape.axis.column: "BIGINT", UNTIL: "BIGINT"}
         describe(sql, columns | ours, "records")
     except duckdb.Error as error:
         raise script.error(reason(error), query) from error
+
+
+def empty_sql(table: Table) -> str:
+    """No rows, with the columns of a table."""
+    columns = (f"NULL::{column.type} AS {quote(column.name)}" for column in table.columns)
+    return f"SELECT {', '.join(columns)} LIMIT 0"
 
 
 def records_of(stream: Stream, uses: Sequence[str]) -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import duckdb
 from sqlglot import exp
@@ -17,7 +17,7 @@ from muntin.errors import LanguageError
 from muntin.kernel.engine import describe, quote, rehearse, value
 from muntin.language.messages import nearest, reason
 from muntin.language.script import Script
-from muntin.model import COPY, POSITION, Column, Stream
+from muntin.model import COPY, POSITION, Column, Join, Stream
 
 WINDOW_COLUMNS = ("window_start", "window_end", "window_name")  # that every window has
 
@@ -39,6 +39,22 @@ class View:
     called: tuple[str, ...]
     columns: Mapping[str, Shown]
     where: tuple[Shown, ...] = ()
+    joins: tuple[Join, ...] = ()
+    beside: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    """Of tables that are joined, by what they are called: columns, and their names beside records.
+
+    Those names are among `columns` too.
+    """
+    uses: frozenset[str] = frozenset()  # of the conditions of joins
+
+    @property
+    def joined(self) -> dict[str, str]:
+        """The columns of tables that records have beside their own, with their types."""
+        return {
+            join.column(column.name): column.type
+            for join in self.joins
+            for column in join.table.columns
+        }
 
     @classmethod
     def of(cls, stream: Stream, *called: str) -> View:
@@ -75,7 +91,10 @@ class Scope:
         self._own = {c.name: c.type for c in columns}
         self._columns = self._own
         self._shown = view.columns if view is not None else {}
+        self._beside: Mapping[str, Mapping[str, str]] = {}
         if view is not None:
+            self._beside = {name.lower(): columns for name, columns in view.beside.items()}
+            self._own = self._own | view.joined
             self._called = {name.lower() for name in view.called}
             self._columns = {name: shown.type for name, shown in view.columns.items()}
         self._exact = {name.lower(): name for name in self._columns}
@@ -151,8 +170,13 @@ class Scope:
         identifier = identifiers[1] if qualified else identifiers[0]
         dotted = ".".join(each.name for each in identifiers)
         meant = dotted if dotted.lower() in self._exact else identifier.name
-        known = nearest(meant, [*self._columns, *self._given], "it has no columns")
+        named = [name for name in (*self._columns, *self._given) if not name.startswith("__")]
+        known = nearest(meant, named, "it has no columns")
         message = f"stream '{self.stream.name}' has no column '{identifier.name}'; {known}"
+        if len(identifiers) > 1 and identifiers[0].name.lower() in self._beside:
+            known = nearest(identifiers[1].name, self._beside[identifiers[0].name.lower()], "")
+            identifier = identifiers[1]
+            message = f"'{identifiers[0].name}' has no column '{identifier.name}'; {known}"
         if self.item_named(node) is not None:
             message = f"'{identifier.name}' is used before SELECT names it"
         elif self.is_bound(node):
@@ -173,6 +197,9 @@ class Scope:
         )
         if len(names) > 1 and names[0].lower() in self._called and names[1].lower() in self._exact:
             names = names[1:]
+        elif len(names) > 1 and names[0].lower() in self._beside:
+            columns = self._beside[names[0].lower()]
+            return [columns[names[1].lower()], *names[2:]] if names[1].lower() in columns else []
         exact = self._exact.get(names[0].lower()) if names else None
         return [exact, *names[1:]] if exact is not None else []
 

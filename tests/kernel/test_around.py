@@ -30,7 +30,7 @@ def core(*rows: tuple[int, int]) -> pa.Table:
 
 
 def finish(sql: str, rows: pa.Table) -> tuple[list[tuple[int, int]], list[str]]:
-    around = Around(sql, (), (("__c0_0", "clicks"),))
+    around = Around(sql, (), words=(("__c0_0", "clicks"),))
     made, faults = finish_windows(
         replace(JOB, around=around), around, rows, lambda w: ((w[1] - 1) * DAY, w[1] * DAY), str
     )

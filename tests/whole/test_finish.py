@@ -76,7 +76,21 @@ QUERIES = [
     SELECT k, a.n, b.top, b.d FROM a LEFT JOIN b ON a.k = b.s""",
     """SELECT k, sum(n) AS s, (SELECT max(x) FROM logs) AS top FROM logs GROUP BY k""",
     "SELECT k FROM logs GROUP BY k EXCEPT SELECT s FROM logs WHERE x > 0 GROUP BY s",
+    # tables, beside groups and beside records; there are two rows of 'a', and none of 'ü'
+    """SELECT name, c FROM (SELECT k, count(*) AS c FROM logs GROUP BY k) g
+    LEFT JOIN names ON g.k = names.k""",
+    "SELECT k, sum(n) AS s FROM logs GROUP BY k HAVING k IN (SELECT k FROM names WHERE w > 1)",
+    """SELECT t.name, sum(l.x * t.w) AS s, count(*), median(n) FROM logs l
+    JOIN names t ON l.k = t.k WHERE w > 0 GROUP BY t.name HAVING count(*) > 1""",
+    """SELECT names.k IS NULL AS strange, count(*), count(DISTINCT name) FROM logs
+    LEFT JOIN names USING (k) GROUP BY 1""",
+    """WITH rich AS (SELECT name, x * w AS worth FROM logs LEFT OUTER JOIN names USING (k))
+    SELECT name, sum(worth) AS total, rank() OVER (ORDER BY sum(worth), name) FROM rich
+    GROUP BY name""",
+    """SELECT a.name AS a, b.name AS b, count(*) FROM logs JOIN names a USING (k)
+    LEFT JOIN names b ON logs.s = b.k AND b.w > a.w GROUP BY ROLLUP (a.name, b.name)""",
 ]
+NAMES = "k,name,w\na,Anna,1\na,Ada,2.5\nb,Bea,0\n"
 texts = st.one_of(st.none(), st.sampled_from(["a", "b", "ü", ""]))
 records = st.lists(
     st.fixed_dictionaries(
@@ -100,7 +114,9 @@ Rows = dict[int, list[tuple[Any, ...]]]  # by where windows start, in seconds
 
 
 def program_text(folder: str, query: str, window: tuple[int, int]) -> str:
+    Path(folder, "names.csv").write_text(NAMES)
     return (
+        f"CREATE TABLE names FROM '{folder}/names.csv'; "
         "CREATE STREAM logs (t BIGINT, k VARCHAR, s VARCHAR, n BIGINT, x DOUBLE) "
         f"FROM '{folder}/{{source}}.jsonl' FORMAT json TIMESTAMP t;\n"
         f"CREATE JOB job AS {query} WINDOW {window[0]} SECONDS EVERY {window[1]} SECONDS;"
@@ -114,6 +130,10 @@ def answers(query: str, logs: dict[str, Sequence[Record]], window: tuple[int, in
     first = min(record["t"] for record in every) // slide * slide - length
     found: Rows = {}
     con = duckdb.connect(config={"threads": 1})
+    values = ", ".join(str(tuple(line.split(","))) for line in NAMES.split()[1:])
+    con.execute(
+        f"CREATE TABLE names AS SELECT k, name, w::DOUBLE AS w FROM (VALUES {values}) v(k, name, w)"
+    )
     for start in range(first, 200, slide):
         inside = [r for r in every if start <= r["t"] < start + length]
         if inside:

@@ -54,6 +54,7 @@ from muntin.kernel.statements import (
     selected_sql,
     spec_id,
 )
+from muntin.kernel.tables import joined_rows
 from muntin.model import Fault, Job, Shape
 from muntin.units import describe_window
 from muntin.windows.spec import WindowSpec
@@ -95,7 +96,8 @@ class Panes(Windowed):
             mapped = map_cells(shape, given.windows, given.records, given.marked)
             return Outcome(mapped.block, mapped.faults)
         sql = self.compute_sql(given.windows, given.marked, given.separate)
-        block = run(sql, {"records": given.records}, f"a job on stream '{shape.stream}'")
+        tables = {"records": given.records, **joined_rows(shape)}
+        block = run(sql, tables, f"a job on stream '{shape.stream}'")
         return Outcome(added(shape, block))
 
     def merge(self, blocks: Sequence[pa.Table]) -> pa.Table:

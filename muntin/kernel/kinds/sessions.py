@@ -50,9 +50,11 @@ from muntin.kernel.statements import (
     key_names,
     merged_cells,
     order_sql,
+    records_sql,
     row_names,
     sub_key_columns,
 )
+from muntin.kernel.tables import joined_rows
 from muntin.model import MARK, Job, Shape
 from muntin.units import describe
 from muntin.windows.spec import WindowSpec
@@ -114,7 +116,8 @@ class Sessions:
 
     def compute(self, given: Given) -> Outcome:
         doing = f"a job on stream '{self.shape.stream}'"
-        block = run(self.compute_sql((), given.marked), {"records": given.records}, doing)
+        tables = {"records": given.records, **joined_rows(self.shape)}
+        block = run(self.compute_sql((), given.marked), tables, doing)
         return Outcome(added(self.shape, block))
 
     def merge(self, blocks: Sequence[pa.Table]) -> pa.Table:
@@ -290,7 +293,7 @@ def _keyed_sql(shape: Shape, condition: str | None) -> str:
     keys = [f"CAST({key.sql} AS {key.type}) AS k{i}" for i, key in enumerate(shape.keys)]
     wanted = [c for c in (shape.where, *bounds_sql(shape), condition) if c]
     where = f" WHERE {' AND '.join(f'({c})' for c in wanted)}" if wanted else ""
-    return f"SELECT {', '.join(['*', *keys])} FROM records{where}"
+    return f"SELECT {', '.join(['*', *keys])} FROM {records_sql(shape)}{where}"
 
 
 def _on_time_sql(shape: Shape) -> str:
