@@ -35,6 +35,7 @@ class Merge(StrEnum):
     SUM = "sum"
     MIN = "min"
     MAX = "max"
+    FOLD = "fold"  # by an expression of its own
     STATE = "state"  # by the user's Python
 
 
@@ -126,6 +127,9 @@ class Cell:
     type: str
     code: Code | None = None
     given: str = ""  # of a state: the type of what is added to it
+    fold: str = field(default="", compare=False, repr=False)
+    """The expression that merges it, if that is not its rule: `{c}` stands for the cell, and
+    `{over}` follows the aggregate in it."""
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import isnan
 from pathlib import Path
 from typing import Any
 
@@ -45,6 +46,38 @@ AGGREGATES = {
     "sum(n) / count(*)": "sum(n) / count(*)",
     "max(x) - min(x)": "max(x) - min(x)",
     "histogram(n)": "histogram(n)",
+    "sem(x)": "sem(x)",
+    "skewness(x)": "skewness(x)",
+    "kurtosis(n % 100)": "kurtosis(n % 100)",
+    "kurtosis_pop(x)": "kurtosis_pop(x)",
+    "corr(n % 100, x)": "corr(n % 100, x)",
+    "covar_pop(n % 100, x)": "covar_pop(n % 100, x)",
+    "covar_samp(x, n % 100)": "covar_samp(x, n % 100)",
+    "regr_count(n % 100, x)": "regr_count(n % 100, x)",
+    "regr_avgx(n % 100, x)": "regr_avgx(n % 100, x)",
+    "regr_avgy(n % 100, x)": "regr_avgy(n % 100, x)",
+    "regr_sxx(n % 100, x)": "regr_sxx(n % 100, x)",
+    "regr_syy(n % 100, x)": "regr_syy(n % 100, x)",
+    "regr_sxy(n % 100, x)": "regr_sxy(n % 100, x)",
+    "product(n % 100)": "product(n % 100)",
+    "fsum(x)": "fsum(x)",
+    "favg(x)": "favg(x)",
+    "bit_and(n)": "bit_and(n)",
+    "bit_or(n)": "bit_or(n)",
+    "bit_xor(n)": "bit_xor(n)",
+    "geomean(abs(n) + 1)": "geomean(abs(n) + 1)",
+    "entropy(s)": "entropy(s)",
+    "mad(x)": "mad(x)",
+    "max(x, 2)": "max(x, 2)",
+    "min(s, 3)": "min(s, 3)",
+    "arg_max(s, n, 2)": "(list(s ORDER BY n DESC, s DESC) FILTER (WHERE s IS NOT NULL AND n "
+    "IS NOT NULL))[:2]",
+    "list(n)": "list(n ORDER BY t, n NULLS LAST)",
+    "array_agg(s ORDER BY x DESC)": "list(s ORDER BY x DESC NULLS LAST, t, s NULLS LAST)",
+    "list(DISTINCT s)": "list(DISTINCT s ORDER BY s) FILTER (WHERE s IS NOT NULL)",
+    "string_agg(s, '-' ORDER BY n)": "string_agg(s, '-' ORDER BY n NULLS LAST, t, s)",
+    "quantile_cont(x, [0.1, 0.9])": "quantile_cont(x, [0.1, 0.9])",
+    "percentile_cont(0.2) WITHIN GROUP (ORDER BY x DESC)": "quantile_cont(x, 0.8)",
 }
 
 
@@ -193,6 +226,10 @@ def same(found: Sequence[Sequence[Any]], wanted: Sequence[Sequence[Any]]) -> boo
 
 
 def _close(a: Any, b: Any) -> bool:
+    if isinstance(a, list) and isinstance(b, list):
+        return len(a) == len(b) and all(_close(x, y) for x, y in zip(a, b, strict=True))
     if isinstance(a, float) and isinstance(b, float):
+        if isnan(a) or isnan(b):
+            return isnan(a) and isnan(b)
         return abs(a - b) <= 1e-9 * max(1.0, abs(a), abs(b))
     return bool(a == b)

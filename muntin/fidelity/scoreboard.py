@@ -336,7 +336,8 @@ class Scoreboard:
         reached = self._believed(name, axis, at)
         if axis != TIME.column or not self._follow:
             return reached
-        if source.touched_at - source.wrote_at > self._idle_seconds:  # silent long enough
+        silent = source.touched_at - source.wrote_at > self._idle_seconds
+        if silent and name not in at.behind:  # or what it wrote is yet to be read
             reached = max(reached, int(source.touched_at * 1_000_000))
         return min(reached, at.now_us)
 

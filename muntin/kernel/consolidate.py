@@ -37,6 +37,7 @@ from muntin.kernel.statements import (
     count_cell,
     ends_sql,
     floor_div_sql,
+    folded_sql,
     merged_cells,
     row_names,
     spec_id,
@@ -462,7 +463,8 @@ def two_stacks_sql(shape: Shape, spec: WindowSpec) -> str:
 
 
 def _running_cells(shape: Shape, over: str) -> str:
-    return ", ".join(f"{c.merge}({c.name}) OVER {over} AS {c.name}" for c in cells_of(shape))
+    cells = ((c, folded_sql(c, f" OVER {over}")) for c in cells_of(shape))
+    return ", ".join(f"CAST({sql} AS {c.type}) AS {c.name}" for c, sql in cells)
 
 
 def _expanded_sql(spec: WindowSpec, rows: str, to_end: int) -> str:

@@ -186,6 +186,8 @@ class _Result:
 
 
 def _numbers(blocks: pa.Table, cell: Cell) -> _Numbers:
+    if cell.merge is Merge.FOLD:
+        raise NotDenseError
     column = blocks.column(cell.name).combine_chunks()
     there = np.asarray(column.is_valid()).astype(np.int64) if column.null_count else None
     if cell.type in _REAL:

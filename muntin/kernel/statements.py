@@ -428,4 +428,11 @@ def _merged_sql(cell: Cell) -> str:
     """States come out as a list, for Python to merge."""
     if cell.merge is Merge.STATE:
         return f"list({cell.name}) FILTER (WHERE {cell.name} IS NOT NULL)"
-    return f"CAST({cell.merge}({cell.name}) AS {cell.type})"
+    return f"CAST({folded_sql(cell)} AS {cell.type})"
+
+
+def folded_sql(cell: Cell, over: str = "") -> str:
+    """One value of the cells of a group, or of those `over` some rows."""
+    if cell.merge is Merge.FOLD:
+        return cell.fold.format(c=cell.name, over=over)
+    return f"{cell.merge}({cell.name}){over}"

@@ -14,9 +14,10 @@ from dataclasses import replace
 import duckdb
 from sqlglot import exp
 
-from muntin.kernel.aggregates import Call, Expander, stored
+from muntin.kernel.aggregates import expand
 from muntin.kernel.around import BOUNDS, RECORDS, ROWS
 from muntin.kernel.engine import describe, quote, with_sql
+from muntin.kernel.expander import Call, Expander, stored
 from muntin.language.calls import PYTHON, call_of, is_aggregate, is_query, is_windowed
 from muntin.language.cores import Core, Found
 from muntin.language.grouped import Groups
@@ -304,7 +305,7 @@ class _Copies:
 
     def columns(self, expander: Expander) -> tuple[Output, ...]:
         """What rows have beside the columns that the query names."""
-        name = expander.expand(Call("count"))
+        name = expand(expander, Call("count"))
         count = next(f.column for f in expander.finishes() if f.name == name)
         copy = () if len(self) == 1 else (Output(COPY, "p0.k0", "BIGINT"),)
         return *copy, Output(RECORDS, count, "DOUBLE")

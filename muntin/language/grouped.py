@@ -11,8 +11,9 @@ from collections.abc import Sequence
 import duckdb
 from sqlglot import exp
 
-from muntin.kernel.aggregates import Call, Expander, stored
+from muntin.kernel.aggregates import expand
 from muntin.kernel.engine import describe, rehearse
+from muntin.kernel.expander import Call, Expander, stored
 from muntin.language.calls import call_of, is_aggregate
 from muntin.language.messages import reason
 from muntin.language.scope import Scope, is_condition, is_parameter
@@ -134,7 +135,7 @@ class Groups:
 
     def _finish_of(self, call: Call, node: exp.Expr) -> str:
         try:
-            name = self._expander.expand(call)
+            name = expand(self._expander, call)
         except duckdb.Error as error:
             raise self._scope.script.error(reason(error), node) from error
         except ValueError as error:

@@ -11,7 +11,6 @@ from typing import Any
 import duckdb
 from sqlglot import exp
 
-from muntin.kernel.aggregates import Expander, stored
 from muntin.kernel.engine import (
     describe,
     function_names,
@@ -20,6 +19,7 @@ from muntin.kernel.engine import (
     volatile_names,
     with_sql,
 )
+from muntin.kernel.expander import Expander, stored
 from muntin.kernel.kinds import kind_of
 from muntin.language.calls import PYTHON, aggregates_in, is_aggregate
 from muntin.language.grouped import Groups

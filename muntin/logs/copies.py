@@ -24,8 +24,8 @@ _SEPARATORS = "._-~"
 
 
 def log_of(path: Path | str) -> str:
-    """The log that a file is or was a part of, by its path: `a.log` of `a.log.2.gz`."""
-    folder, name = os.path.split(path)
+    """The log that a file is or was a part of, by its path: `/logs/a.log` of `a.log.2.gz`."""
+    folder, name = os.path.split(os.path.abspath(path))  # noqa: PTH100
     plain = name.removesuffix(".gz")
     return str(Path(folder, _ADDED.sub("", plain) or plain))
 

@@ -30,6 +30,7 @@ from muntin.logs.files import (
     last_line_end,
 )
 from muntin.logs.gunzip import is_gzip
+from muntin.logs.held import Held
 from muntin.logs.orphans import Orphan, Orphans, found_near, has_bytes_of
 from muntin.logs.patterns import Denied, Walk
 from muntin.logs.sightings import Look, Sighting, refusal, sight
@@ -37,6 +38,7 @@ from muntin.model import Stream
 
 _SETTLED_SECONDS = 2.0
 _COMPRESSING_SECONDS = 300.0  # for which a file is waited for that is not complete
+_LIVE_SECONDS = 60.0  # in which a file was written that may have been written again
 
 
 class Register:
@@ -51,6 +53,7 @@ class Register:
     ) -> None:
         self.positions = {p.key: p for p in positions}
         self.ends: dict[Key, tuple[Sighting, int, int]] = {}  # seen when a file was identified
+        self.held = Held()
         self._stream = stream
         self._follow = follow
         self._looks = looks
@@ -165,7 +168,8 @@ class Register:
             # One that was cut was written until then, however short ago that was.
             cut = file.key in strange and str(strange[file.key].path) == file.path
             last = file.modified >= newest[file.source, log_of(file.path)]
-            self._orphan(file, last and (blind or cut), file.key in strange)
+            live = now - file.modified / 1e9 < _LIVE_SECONDS
+            self._orphan(file, last and (blind or cut or live), file.key in strange, now)
         new = list(strange.values())
         handed_on = self._adopt(new, now)
         self._begin(new, now)
@@ -236,7 +240,7 @@ class Register:
             if best is not None:
                 found[best.key] = best
         for orphan in self._orphans:
-            if not any(is_one_log(f.path, orphan.file.path) for f in unsettled):
+            if not any(self._is_part(orphan.file, str(f.path), f.source) for f in unsettled):
                 self._orphans.give_up(orphan, now)
                 self._tell_lost(orphan, sightings, now)
         # A file that was cut has waited until it was known where its bytes are.
@@ -263,9 +267,13 @@ class Register:
 
     def settled(self, f: Sighting, since: float, now: float) -> bool:
         """Files that are read as a whole have to be complete first."""
-        if not self._follow or not (self._parquet or is_gzip(f.path)):
+        if not self._follow or self.grows(f.path):
             return True
         return now - min(since, f.modified / 1e9) >= _SETTLED_SECONDS
+
+    def grows(self, path: Path | str) -> bool:
+        """Whether lines may be added to a file."""
+        return not self._parquet and not is_gzip(path)
 
     def seen_since(self, f: Sighting, now: float) -> float:
         """When a file that has just got its position was first seen as it is."""
@@ -288,7 +296,7 @@ class Register:
             return True
         with f.open() as file:
             same = holds(file, known.fingerprint)
-            if same and self._follow and not self._parquet and not is_gzip(f.path):
+            if same and self._follow and self.grows(f.path):
                 end = last_line_end(file, known.position, f.size)
                 self.ends[f.key] = f, end, checksum(file, end)
         return same
@@ -301,7 +309,7 @@ class Register:
             newest[log] = max(file.modified, newest.get(log, 0))
         return newest
 
-    def _orphan(self, file: FilePosition, live: bool, cut: bool) -> None:
+    def _orphan(self, file: FilePosition, live: bool, cut: bool, now: float) -> None:
         """Takes that a file is gone, or has other bytes: unless it just cannot be looked at."""
         reason = None if cut else refusal(file.path)
         look = self._looks.get(file.key)
@@ -312,13 +320,17 @@ class Register:
             self._unreadable[file.key] = _unread(file, why, None, modified)
             return
         del self.positions[file.key]
+        size = self.held.last_size(file.key)
+        blind = live and size is None and self.grows(file.path)
+        seen = file.seen if look is None else look.sighting.size
+        left = max(0, max(seen, size or 0) - file.position)
         if self._parquet:
             left = 0 if look is None else (look.end - file.position) * look.unit_bytes
-        else:
-            left = max(0, (file.seen if look is None else look.sighting.size) - file.position)
+        orphan = Orphan(file, left, blind, cut)
         if file.print_end and not file.original:
-            grows = not self._parquet and not is_gzip(file.path)
-            self._orphans.add(Orphan(file, left, live and grows, cut))
+            self._orphans.add(orphan)
+        elif left and not file.original:  # it was empty, so nobody can be known to have its bytes
+            self._tell_lost(orphan, {}, now)
 
     def _has_settled(self, f: Sighting, now: float) -> bool:
         """Whether a file that is new here is complete, as far as it has to be."""

@@ -274,8 +274,11 @@ class Watch:
             look = looks.get(key)
             if look is None:
                 self._looks.pop(key, None)
+                register.held.let_go(key)
             else:
                 self._looks[key] = look
+                if self._follow and register.grows(look.sighting.path):
+                    register.held.keep(look.sighting)
             for some in (self._unread, self._unsettled, self._renamed):
                 some.discard(key)
             file = self._register.positions.get(key)

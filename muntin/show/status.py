@@ -12,6 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from muntin.errors import InputError
+from muntin.fidelity.scoreboard import Source
 from muntin.fidelity.timing import Timing
 from muntin.model import TIME
 from muntin.run.progress import Lateness
@@ -62,13 +63,18 @@ def _sources(stream: str, saved: Saved) -> Iterator[Row]:
             "source": name,
             "from": _moment(source.first.get(TIME.column)),
             "to": _moment(source.reached.get(TIME.column)),
-            "heard": _moment(int(1e6 * max(source.heard_at or 0.0, source.touched_at)) or None),
+            "heard": _moment(int(1e6 * _heard(source)) or None),
             "ended": source.ended,
             "seen": True,
         }
     for name in sorted(set(saved.declared) - saved.progress.sources.keys()):
         unknown = dict.fromkeys(("from", "to", "heard"))
         yield {"stream": stream, "source": name, **unknown, "ended": False, "seen": False}
+
+
+def _heard(source: Source) -> float:
+    """When a source last gave a sign of life: its files tell, a restart of ours does not."""
+    return max(source.wrote_at or source.heard_at or 0.0, source.touched_at)
 
 
 def _moment(position: int | None) -> datetime | None:

@@ -275,6 +275,51 @@ def test_a_log_that_is_deleted_with_unread_bytes_is_lost(tmp_path: Path, access:
     assert reader.batch().lost == ()
 
 
+def test_what_a_log_got_before_it_was_deleted_is_lost(tmp_path: Path, access: Log) -> None:
+    reader = follow(tmp_path)
+    append(access.path, "last words\n")
+    access.path.unlink()
+    assert lost(reader.batch()) == [("access.log", "is gone", len("last words\n"))]
+
+
+def test_what_an_empty_log_got_before_it_was_deleted_is_lost(tmp_path: Path) -> None:
+    log = tmp_path / "access.log"
+    log.touch()
+    reader = Reader(stream(log))
+    assert reader.read() == []
+    append(log, "first and last words\n")
+    log.unlink()
+    assert lost(reader.batch()) == [("access.log", "is gone", len("first and last words\n"))]
+    assert reader.batch().lost == ()
+
+
+def test_a_log_that_was_read_to_its_end_is_deleted_without_loss(
+    tmp_path: Path, access: Log
+) -> None:
+    reader = follow(tmp_path)
+    append(access.path, "last words\n")
+    assert reader.read() == ["last words"]
+    access.path.unlink()
+    assert reader.batch().lost == ()
+
+
+@pytest.mark.parametrize("age", [10, 100])
+def test_a_log_that_is_not_held_may_have_lost_something_if_it_was_just_written(
+    tmp_path: Path, access: Log, age: int
+) -> None:
+    os.utime(access.path, (NOW - age, NOW - age))
+    reader = follow(tmp_path)
+    reader.tail._watch._register.held.let_go(key_of(access.path))
+    access.path.unlink()
+    told = [("access.log", "was not found again", None)]
+    assert lost(reader.batch()) == (told if age < 60 else [])
+
+
+def key_of(path: Path) -> tuple[int, int]:
+    stat = path.stat()
+    return stat.st_dev, stat.st_ino
+
+
 def test_a_log_that_is_truncated_with_unread_bytes_is_lost(tmp_path: Path, access: Log) -> None:
     reader, left = some_read(tmp_path, access)
     access.path.write_text("new\n")

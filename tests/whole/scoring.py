@@ -25,10 +25,11 @@ from tests.oracle import stream_time
 
 IDLE = 5.0
 STARTED = 1000.0
+EVER = 1e9  # long after all windows
 _US = 1_000_000
 State = Literal["merged", "skipped", "dead", "leapt", "later", "removed", "awaited", "cancelled",
-                "late"]  # fmt: skip
-Action = Literal["write", "touch", "remove"]
+                "late", "lost"]  # fmt: skip
+Action = Literal["write", "touch", "remove", "lose"]
 Cells = dict[tuple[str, int], State]
 
 
@@ -76,7 +77,7 @@ class Record:
 
 @dataclass(frozen=True)
 class Happening:
-    """What one source does before the next step."""
+    """What one source does before the next step; what it loses it writes before it removes all."""
 
     source: str
     what: Action
@@ -125,6 +126,8 @@ def happen(folder: Path, happening: Happening, now: float) -> None:
     with path.open("a") as log:
         log.writelines(json.dumps(vars(record)) + "\n" for record in happening.records)
     os.utime(path, (now, now))
+    if happening.what == "lose":
+        path.unlink()
 
 
 def left(result: mt.Result, pane: int) -> Left:
@@ -163,6 +166,8 @@ class _Source:
     wrote_at: float = 0.0
     touched_at: float = 0.0
     ended: bool = False
+    since: int | None = None  # how far it had come before it was read last
+    lost: list[tuple[float, float]] = field(default_factory=list)  # from and up to when
 
     def times(self) -> list[int]:
         return [record.t for record, _ in self.read]
@@ -175,6 +180,7 @@ class Model:
         self._q = question
         self._sources: dict[str, _Source] = {}
         self._files: dict[str, float] = {}
+        self._written: set[str] = set()  # of which records were read
         self._emitted: int | None = None
         self._started = 0.0
 
@@ -182,12 +188,14 @@ class Model:
         self._started = self._started or now
         fresh: dict[str, list[Record]] = {}
         for happening in happenings:
-            if happening.what == "remove":
+            if happening.what in ("remove", "lose"):
                 self._files.pop(happening.source, None)
-                fresh.pop(happening.source, None)
+                if happening.records:
+                    self._lose(self._sources[happening.source], now)
                 continue
             self._files[happening.source] = now
             fresh.setdefault(happening.source, []).extend(happening.records)
+        self._written &= self._files.keys()
         for name, source in self._sources.items():
             source.ended = name not in self._files and name not in self._q.sources
             if name in self._files and not fresh.get(name) and self._files[name] > source.wrote_at:
@@ -210,10 +218,23 @@ class Model:
                 left.append(found)
         return left
 
+    def _lose(self, source: _Source, now: float) -> None:
+        first = min(source.times())
+        low = (first if source.since is None else source.since) - self._q.slack
+        source.lost.append((low, now if now >= low else EVER))
+
     def _read(self, name: str, records: list[Record], now: float) -> None:
         if not records:
             return
         source = self._sources.setdefault(name, _Source())
+        if name not in self._written:  # what was lost is from before what follows it
+            first, slack = records[0].t, self._q.slack
+            source.lost = [
+                (low, min(high, first + slack) if low <= first else high)
+                for low, high in source.lost
+            ]
+        self._written.add(name)
+        source.since = source.reached
         source.heard_at = source.wrote_at = now
         source.ended = False
         before = source.reached
@@ -312,11 +333,15 @@ class Model:
         if name not in self._q.sources and source is not None:
             if pane < self._first(source):
                 return "later"
-            if source.ended and pane > self._believed(source, now) // self._q.pane:
+            if source.ended and pane >= self._whole(name, now):
                 return "removed"
         share = (self._q.fidelity or 100) / 100
         if self._q.form == "sampled" and not sampled(Sample("j", share), name, np.array([pane]))[0]:
             return "skipped"
+        if source is not None and any(
+            low // self._q.pane <= pane <= high // self._q.pane for low, high in source.lost
+        ):
+            return "lost"
         if source is None:
             return "leapt" if leapt else "awaited" if self._is_young(now) else "dead"
         if pane < self._whole(name, now):
@@ -341,7 +366,8 @@ class Model:
 
     def _first(self, source: _Source) -> int:
         pane = self._q.pane
-        return min(record.t // pane for record, _ in source.read)
+        lows = (int(low // pane) for low, _ in source.lost)
+        return min([*(record.t // pane for record, _ in source.read), *lows])
 
     def _is_young(self, now: float) -> bool:
         """Whether sources that are declared may still come."""
@@ -363,7 +389,8 @@ class Model:
     def _whole(self, name: str, now: float) -> int:
         source = self._sources[name]
         if source.ended:
-            return self._believed(source, now) // self._q.pane + 1
+            last = max([self._believed(source, now), *(high for _, high in source.lost)])
+            return int(last // self._q.pane) + 1
         return int((self._passed(source, now) - self._q.slack) // self._q.pane)
 
     def _leapt(self, now: float) -> set[str]:

@@ -81,7 +81,8 @@ def rows_of(results: Iterable[Result]) -> list[tuple[Any, ...]]:
 
 def _plain(value: Any) -> Any:
     """Arrow gives maps as pairs; DuckDB gives dictionaries."""
-    return dict(value) if isinstance(value, list) else value
+    pairs = isinstance(value, list) and all(isinstance(each, tuple) for each in value)
+    return dict(value) if pairs else value
 
 
 def inline_rows(

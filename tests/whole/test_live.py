@@ -12,7 +12,7 @@ from tests.effort import examples
 from tests.whole.scoring import STARTED, Action, Happening, Question, Record, both
 
 SOURCES = ["a", "b", "c", "d"]
-ACTIONS: list[Action] = ["write"] * 9 + ["touch", "remove"]  # type: ignore[assignment]
+ACTIONS: list[Action] = ["write"] * 9 + ["touch", "remove", "lose"]  # type: ignore[assignment]
 
 
 @st.composite
@@ -42,6 +42,7 @@ def steps_of(draw: st.DrawFn) -> list[tuple[float, tuple[Happening, ...]]]:
     No two write the same, or a file could be taken for another that was renamed.
     """
     now, steps = STARTED, []
+    written: set[str] = set()
     lag = {name: draw(st.sampled_from([0, 0, 1, 4, 12, 100])) for name in SOURCES}
     for _ in range(draw(st.integers(1, 14))):
         seconds = draw(st.sampled_from([0.5, 1.0, 1.0, 2.0, 3.0, 7.0, 150.0]))
@@ -49,17 +50,16 @@ def steps_of(draw: st.DrawFn) -> list[tuple[float, tuple[Happening, ...]]]:
         happenings = []
         for name in draw(st.sets(st.sampled_from(SOURCES))):
             what = draw(st.sampled_from(ACTIONS))
-            if what == "remove" and seconds > 10:
-                what = (
-                    "touch"  # of a file that nobody has looked at for long, something may be lost
-                )
+            what = "write" if what == "lose" and name not in written else what
             wrong = st.sampled_from([-80, 30, 70, 140, 9000])
             about = st.one_of(*[st.integers(-3, 1)] * 4, wrong)
-            times = draw(st.lists(about, max_size=4)) if what == "write" else []
+            times = draw(st.lists(about, max_size=4)) if what in ("write", "lose") else []
             records = tuple(
                 Record(int(now) - lag[name] + t, draw(st.sampled_from("xy")), 100 * ord(name) + i)
                 for i, t in enumerate(times)
             )
+            written |= {name} if records else set()
+            written -= {name} if what in ("remove", "lose") else set()
             happenings.append(Happening(name, what, records))
         steps.append((seconds, tuple(happenings)))
     return steps

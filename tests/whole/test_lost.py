@@ -337,3 +337,69 @@ def test_what_came_between_a_look_and_a_cut_may_be_lost(tmp_path: Path, pause: f
     (first,) = [r for r in found if r.start == 1000 * 1_000_000]
     assert first.c2.area < 1
     assert "truncated" in first.c2.missing[0].why
+
+
+def squeezed(log: Path, now: float) -> None:
+    """Rotates a log and compresses what was there at once."""
+    data, at = log.read_bytes(), log.stat().st_mtime
+    log.rename(log.with_name(f"{log.name}.old"))
+    log.touch()  # before the old one goes, so that it does not get its inode
+    os.utime(log, (now, now))
+    copy = log.with_name(f"{log.name}.1.gz")
+    copy.write_bytes(gzip.compress(data))
+    os.utime(copy, (at, at))
+    log.with_name(f"{log.name}.old").unlink()
+
+
+def windows_of(run: Following, moments: Iterable[float]) -> dict[int, tuple[int, float]]:
+    """By start, the counts and areas of windows that leave at these moments."""
+    results = (result for now in moments for result in run.turn(now))
+    return {r.start // 1_000_000: (r.rows["c"][0].as_py(), r.c2.area) for r in results}
+
+
+def test_a_log_that_waits_for_its_compressed_part_has_not_fallen_silent(tmp_path: Path) -> None:
+    log, other = tmp_path / "a.log", tmp_path / "z.log"
+    run = Following(asked(tmp_path, window="5 SECONDS"))
+    write(log, range(1000, 1010))
+    write(other, range(1000, 1010))
+    assert windows_of(run, [1010]) == {1000: (10, 1.0)}
+    # For longer than the idle time nobody looks.
+    write(log, range(1010, 1030))
+    write(other, range(1010, 1031))
+    squeezed(log, 1030)
+    write(log, [1030])
+    found = windows_of(run, [1030.2, 1031, 1033, 1035])
+    assert found == dict.fromkeys((1005, 1010, 1015, 1020, 1025), (10, 1.0))
+
+
+def test_a_log_does_not_wait_for_one_of_another_server(tmp_path: Path) -> None:
+    run = Following(asked(tmp_path, "{source}/a.log*", window="5 SECONDS"))
+    mine, other = tmp_path / "w1" / "a.log", tmp_path / "w2" / "a.log"
+    for log in (mine, other):
+        log.parent.mkdir()
+        write(log, range(1000, 1010))
+    assert windows_of(run, [1010]) == {1000: (10, 1.0)}
+    write(mine, [1010])
+    mine.unlink()
+    write(mine, range(1011, 1021))
+    write(other, range(1010, 1020))
+    squeezed(other, 1020)
+    run.turn(1020.2)  # while the other one is compressed
+    assert [loss.source for loss in run.progress.sources["w1"].lost] == ["w1"]
+
+
+def test_a_loss_ends_with_the_next_record_of_its_log_whatever_the_pattern(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    log = Path("a.log")
+    write(log, range(1000, 1010))
+    other_goes_on(tmp_path, 1040)
+    run = Following(asked(Path()))
+    windows_of(run, [1010])
+    write(log, range(1010, 1020))
+    log.unlink()
+    write(log, range(1020, 1040))
+    found = windows_of(run, [1040, 1041])
+    areas = {start: area for start, (_, area) in found.items()}
+    assert areas == {1000: 0.5, 1010: 0.5, 1020: pytest.approx(0.95)}
