@@ -20,6 +20,7 @@ from muntin.language.around import finished_job
 from muntin.language.bounds import bounded
 from muntin.language.calls import PYTHON, check_one_record
 from muntin.language.cores import find_cores, needs_finish
+from muntin.language.foreign import translation
 from muntin.language.messages import nearest, reason
 from muntin.language.over import duration_of, over_of
 from muntin.language.python import Python, aggregate_code, python_job
@@ -51,20 +52,24 @@ def check(
 
     `settings_of` asks agents for the clauses of a stream that says nothing of its format.
     """
-    script = Script(text)
-    if not script.statements:
-        message = "nothing is defined here; expected CREATE STREAM or CREATE JOB"
-        raise LanguageError(message, text, 0)
     known = dict(streams or {})
-    checker = _Checker(script, columns_of, settings_of, known, python or Python())
-    checker.jobs.update(jobs or {})
-    checker.tables.update(tables or {})
-    for statement in script.statements:
-        try:
+    try:
+        script = Script(text)
+        if not script.statements:
+            message = "nothing is defined here; expected CREATE STREAM or CREATE JOB"
+            raise LanguageError(message, text, 0)
+        checker = _Checker(script, columns_of, settings_of, known, python or Python())
+        checker.jobs.update(jobs or {})
+        checker.tables.update(tables or {})
+        for statement in script.statements:
             checker.take(statement)
-        except LanguageError as error:
-            error.streams = tuple(checker.streams.values())
-            raise
+    except LanguageError as error:
+        otherwise = translation(text.removeprefix("\ufeff"), error.start)
+        if otherwise is not None:
+            said = otherwise.message, text, otherwise.start, otherwise.end
+            error = LanguageError(*said).with_traceback(error.__traceback__)
+        error.streams = tuple(known.values())
+        raise error from None
     return Program(checker.streams, share_panes(checker.jobs), checker.tables)
 
 
