@@ -35,7 +35,9 @@ def finish_windows(
     job: Job, around: Around, rows: pa.Table, bounds: TellBounds, name: TellName
 ) -> tuple[pa.Table, list[tuple[Window, Fault]]]:
     """Rows of results from the ordered rows of the core, window by window, and what has failed."""
-    made, told, faults = [_nothing(job)], [(0, 0)], []
+    made: list[pa.Table] = []
+    told: list[Window] = []
+    faults = []
     joined = {table.name: rows_of(table) for table in around.tables}
     for window, core in _windows(rows):
         tables = {ROWS: core, **joined}
@@ -46,6 +48,8 @@ def finish_windows(
             told.append(window)
         except BadValueError as error:
             faults.append((window, _fault(job, around, core, bounds(window), error)))
+    if not made:  # there are columns all the same
+        made, told = [_nothing(job)], [(0, 0)]
     counts = [table.num_rows for table in made]
     which, ends = (np.repeat(np.array(column), counts) for column in zip(*told, strict=True))
     whole = pa.concat_tables(made).add_column(0, WINDOW, pa.array(which.astype(np.int32)))

@@ -88,7 +88,9 @@ def _words(statement: str) -> Iterator[tuple[str, int, int]]:
 
 
 def _is_plain(statement: str, call: re.Match[str]) -> bool:
-    """Whether a call is one that DuckDB has, in a job that has a window already."""
+    """Whether it is our clause, or a call that DuckDB has in a job that has a window already."""
+    if call[2].upper() == "WINDOW" and "," not in statement[call.end() :].partition(")")[0]:
+        return True
     known = call[2].upper() in ("DATE_TRUNC", "TIME_BUCKET")
     return known and _OURS.search(statement) is not None
 

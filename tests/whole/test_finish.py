@@ -87,7 +87,7 @@ QUERIES = [
     """WITH rich AS (SELECT name, x * w AS worth FROM logs LEFT OUTER JOIN names USING (k))
     SELECT name, sum(worth) AS total, rank() OVER (ORDER BY sum(worth), name) FROM rich
     GROUP BY name""",
-    """SELECT a.name AS a, b.name AS b, count(*) FROM logs JOIN names a USING (k)
+    """SELECT a.name AS a, b.name AS b, count(*) FROM logs LEFT JOIN names a USING (k)
     LEFT JOIN names b ON logs.s = b.k AND b.w > a.w GROUP BY ROLLUP (a.name, b.name)""",
 ]
 NAMES = "k,name,w\na,Anna,1\na,Ada,2.5\nb,Bea,0\n"
