@@ -155,3 +155,15 @@ JOB removed on clicks
     )
     assert "remove: what enters is added, what leaves removed" in told
     assert "panes: a window is one pane" in told
+
+
+def test_a_finish_is_shown_after_the_core() -> None:
+    groups = "SELECT product AS p, count(*) AS n FROM shop GROUP BY 1"
+    text = f"CREATE JOB j AS SELECT p, rank() OVER (ORDER BY n) AS r FROM ({groups}) WINDOW 1 DAY"
+    shown = explain_job(program(text).jobs["j"])
+    assert "  core, for the finish\n    __c0_0  product\n    __c0_1  count(*)\n" in shown
+    names = ["compute", "merge", "core", "order", "finish"]
+    places = [shown.index(f"\n  {name}: ") for name in names]
+    assert places == sorted(places)
+    assert "  finish: rows of the core to results, window by window, where results are" in shown
+    assert "rank() OVER (ORDER BY n) AS r" in shown

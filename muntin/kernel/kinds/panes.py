@@ -155,14 +155,13 @@ class Panes(Windowed):
             algorithm = algorithm_of(answered.shape, spec, spec.overlap + 1)
             consolidated = consolidate_sql(answered.shape, spec, algorithm)
             sql = finish_sql(answered, consolidated, bounds_of(answered.shape, spec))
-            yield Operator("finish", f"blocks to rows{which}", Place.GROUP, sql)
-        ordered = order_sql(answered)
-        if job.around is None:
-            yield Operator("order", "rows of all key groups to results", Place.DRIVER, ordered)
-            return
-        yield Operator("order", "rows of all key groups", Place.DRIVER, ordered)
-        around = job.around.sql
-        yield Operator("around", "rows of a window to results", Place.DRIVER, around)
+            name = "finish" if job.around is None else "core"
+            yield Operator(name, f"blocks to rows{which}", Place.GROUP, sql)
+        to = " to results" if job.around is None else ""
+        yield Operator("order", f"rows of all key groups{to}", Place.DRIVER, order_sql(answered))
+        if job.around is not None:
+            does = "rows of the core to results, window by window"
+            yield Operator("finish", does, Place.DRIVER, job.around.sql)
 
 
 def _answered(job: Job) -> Job:
