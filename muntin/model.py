@@ -116,6 +116,28 @@ class Join:
         """What a column of the table is called beside those of records."""
         return f"__j{self.number}_{name}"
 
+    @property
+    def columns(self) -> dict[str, str]:
+        """What records have of it, with types."""
+        return {self.column(column.name): column.type for column in self.table.columns}
+
+
+@dataclass(frozen=True)
+class Unnest:
+    """A list of each record, whose elements the record is beside, each by itself."""
+
+    sql: str
+    number: int
+    type: str
+
+    @property
+    def column(self) -> str:
+        return f"__u{self.number}"
+
+    @property
+    def columns(self) -> dict[str, str]:
+        return {self.column: self.type}
+
 
 @dataclass(frozen=True)
 class Cell:
@@ -330,8 +352,8 @@ class Shape:
     """How long late records count in windows that have left; other blocks are kept for it."""
     copies: int = 1
     """How many times each record counts, in groups of its own: `__copy` in keys says which."""
-    joins: tuple[Join, ...] = ()
-    """Tables whose rows are beside each record."""
+    joins: tuple[Join | Unnest, ...] = ()
+    """What is beside each record: rows of tables, and elements of its lists."""
     sets: tuple[KeySet, ...] = ()
     """Where rows are grouped by several sets of keys: `__set` is a key that says by which."""
     alone: bool = False

@@ -30,6 +30,7 @@ from muntin.model import (
     Merge,
     Part,
     Shape,
+    Unnest,
 )
 from muntin.units import FIRST_US, LAST_US, describe_window
 from muntin.windows.spec import WindowSpec
@@ -55,9 +56,12 @@ def spec_id(spec: WindowSpec) -> int:
 
 
 def records_sql(shape: Shape) -> str:
-    """The records, each with the rows of tables beside it, and as often as it counts."""
+    """The records, each with what is joined beside it, and as often as it counts."""
     records = "records"
     for join in shape.joins:
+        if isinstance(join, Unnest):
+            records += f" CROSS JOIN unnest({join.sql}) AS __list{join.number}({join.column})"
+            continue
         columns = (f"{quote(c.name)} AS {quote(join.column(c.name))}" for c in join.table.columns)
         table = f"(SELECT {', '.join(columns)} FROM {join.relation})"
         records += f" {'LEFT JOIN' if join.left else 'JOIN'} {table} ON {join.on}"

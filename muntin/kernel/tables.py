@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from muntin.errors import EngineError, InputError
 from muntin.kernel.engine import column_types, literal, quote, run
-from muntin.model import Column, Shape, Table
+from muntin.model import Column, Join, Shape, Table
 
 KINDS = ("csv", "parquet", "json", "delta")
 _ENDINGS = {".csv": "csv", ".tsv": "csv", ".parquet": "parquet",
@@ -51,7 +51,8 @@ def rows_of(table: Table) -> pa.Table:
 
 def joined_rows(shape: Shape) -> dict[str, pa.Table]:
     """The rows of the tables that a shape's records are joined with, by their relations."""
-    return {join.relation: rows_of(join.table) for join in shape.joins}
+    joins = (join for join in shape.joins if isinstance(join, Join))
+    return {join.relation: rows_of(join.table) for join in joins}
 
 
 def _read_again(table: Table, rows: pa.Table) -> pa.Table:

@@ -38,7 +38,7 @@ from muntin.language.queries import (
 )
 from muntin.language.scope import WINDOW_COLUMNS
 from muntin.language.script import Script
-from muntin.model import COPY, SET, Around, Job, Join, Key, KeySet, Output
+from muntin.model import COPY, SET, Around, Job, Join, Key, KeySet, Output, Unnest
 
 _Words = Callable[[exp.Expr], str]
 _SEVERAL_COLUMNS = ("columns", "unnest")  # calls that one name is not enough for
@@ -102,7 +102,7 @@ class _Splitter:
         check_compute(self._script, self._query, self._stream, job)
         return job
 
-    def _joins(self) -> tuple[Join, ...]:
+    def _joins(self) -> tuple[Join | Unnest, ...]:
         """The tables beside each record, which are the same for all cores."""
         first, *others = self._found.cores
         for core in others:

@@ -63,6 +63,11 @@ def is_query(node: exp.Expr) -> bool:
     return isinstance(node, exp.Query) and not isinstance(node, exp.Table)
 
 
+def is_unnest(node: exp.Expr) -> bool:
+    """Whether it makes several rows of one."""
+    return isinstance(node, exp.Anonymous) and node.name.lower() == "unnest"
+
+
 def is_windowed(node: exp.Expr) -> bool:
     """Whether it is what OVER follows, and so counts rows of a window of SQL."""
     around = node.parent

@@ -13,8 +13,8 @@ from types import MappingProxyType
 from sqlglot import exp
 
 from muntin.errors import LanguageError
-from muntin.language.calls import is_aggregate, is_query, is_windowed
-from muntin.language.joins import joined
+from muntin.language.calls import is_aggregate, is_query, is_unnest, is_windowed
+from muntin.language.joins import joined, unnested
 from muntin.language.messages import nearest
 from muntin.language.queries import usual_name
 from muntin.language.scope import Scope, Shown, View
@@ -37,7 +37,7 @@ def needs_finish(query: exp.Expr) -> bool:
     if any(query.args.get(clause) for clause in clauses):
         return True
     inner = (node for node in query.walk() if node is not query)
-    return any(isinstance(node, exp.Window) or is_query(node) for node in inner)
+    return any(isinstance(n, exp.Window) or is_query(n) or is_unnest(n) for n in inner)
 
 
 @dataclass(frozen=True)
@@ -151,7 +151,9 @@ class _Finder:
         return self._tables.get(node.name.lower())
 
     def _joined(self, view: View, join: exp.Expr, names: _Names) -> View:
-        """The records, each beside the rows of a table that fit it."""
+        """The records, each beside the rows of a table that fit it, or elements of a list."""
+        if isinstance(join.this, exp.Unnest):
+            return unnested(self._script, view, join)
         table = self._table(join.this, names)
         if table is None:
             raise self._unjoined(join.this, view)

@@ -10,7 +10,7 @@ from muntin.kernel.engine import quote
 from muntin.language.messages import nearest
 from muntin.language.scope import Scope, Shown, View
 from muntin.language.script import Script
-from muntin.model import Join, Table
+from muntin.model import Join, Table, Unnest
 
 
 def joined(script: Script, view: View, node: exp.Expr, table: Table) -> View:
@@ -38,6 +38,30 @@ def joined(script: Script, view: View, node: exp.Expr, table: Table) -> View:
         raise script.error(message, node)
     join = replace(join, on=told)
     return replace(view, joins=(*view.joins[:-1], join), uses=view.uses | uses)
+
+
+def unnested(script: Script, view: View, node: exp.Expr) -> View:
+    """What a SELECT sees of records beside the elements of a list that each has."""
+    call, alias = node.this, node.this.args.get("alias")
+    columns = alias.columns if alias is not None else []
+    if len(call.expressions) != 1 or len(columns) != 1 or node.args.get("side"):
+        message = (
+            "expected one list, and a name for its elements: FROM …, unnest(list) AS t(element)"
+        )
+        raise script.error(message, node)
+    scope = Scope(script, view.stream, view.stream.visible_columns(), view=view)
+    sql, kind = scope.bound(call.expressions[0])
+    if not kind.endswith("]"):
+        raise script.error(f"unnest takes a list; this is of type {kind}", call.expressions[0])
+    join = Unnest(sql, len(view.joins), kind[: kind.rindex("[")])
+    name, shown = columns[0].name, Shown(quote(join.column), join.type, frozenset())
+    return replace(
+        view,
+        columns={name: shown, **view.columns, join.column: shown},
+        joins=(*view.joins, join),
+        beside={**view.beside, alias.name: {name.lower(): join.column}},
+        uses=view.uses | frozenset(scope.used),
+    )
 
 
 def _beside(view: View, join: Join, called: str) -> View:

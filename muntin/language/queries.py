@@ -21,14 +21,14 @@ from muntin.kernel.engine import (
 )
 from muntin.kernel.expander import Expander, stored
 from muntin.kernel.kinds import kind_of
-from muntin.language.calls import PYTHON, aggregates_in, is_aggregate
+from muntin.language.calls import PYTHON, aggregates_in, is_aggregate, is_unnest
 from muntin.language.grouped import Groups
 from muntin.language.messages import nearest, reason
 from muntin.language.over import Over
 from muntin.language.scope import Scope, View
 from muntin.language.script import Script
 from muntin.language.sets import MOST_SETS, count_sets, key_sets
-from muntin.model import UNTIL, Job, KeySet, Order, Output, Shape, Stream, Table
+from muntin.model import UNTIL, Job, Join, KeySet, Order, Output, Shape, Stream, Table
 
 RESERVED = ("job", "window_name", "window_start", "window_end", "records_read", "records_bad",
             "records_late", "records_failed", "c2", "c2_records", "revision", "emitted_at",
@@ -252,6 +252,11 @@ class Query:
         for node, before in nodes:
             if not self._scope.is_told_by_window(node):
                 self._refuse_aggregates(node, before, "GROUP BY")
+                unnested = next(filter(is_unnest, node.walk()), None)
+                if unnested is not None:
+                    read = f"FROM {self._stream.name}, {self._script.words(unnested)} AS t(x)"
+                    message = f"elements of records' lists stand in FROM: {read} … GROUP BY x"
+                    raise self._script.error(message, unnested)
                 yield self._scope.bound(node, before)
 
     def _key_nodes(self) -> Iterator[_Column]:
@@ -362,7 +367,7 @@ def check_compute(script: Script, query: exp.Expr, stream: Stream, job: Job) -> 
     columns = {c.name: c.type for c in stream.visible_columns()}
     try:
         sql = kind_of(job.shape).compute_sql(job.windows, marked=False)
-        for join in job.shape.joins:
+        for join in (each for each in job.shape.joins if isinstance(each, Join)):
             sql = with_sql(f"{join.relation} AS ({empty_sql(join.table)})", sql)
         ours = {job.shape.axis.column: "BIGINT", UNTIL: "BIGINT"}
         describe(sql, columns | ours, "records")

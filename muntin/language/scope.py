@@ -17,7 +17,7 @@ from muntin.errors import LanguageError
 from muntin.kernel.engine import describe, quote, rehearse, value
 from muntin.language.messages import nearest, reason
 from muntin.language.script import Script
-from muntin.model import COPY, POSITION, Column, Join, Stream
+from muntin.model import COPY, POSITION, Column, Join, Stream, Unnest
 
 WINDOW_COLUMNS = ("window_start", "window_end", "window_name")  # that every window has
 
@@ -39,7 +39,7 @@ class View:
     called: tuple[str, ...]
     columns: Mapping[str, Shown]
     where: tuple[Shown, ...] = ()
-    joins: tuple[Join, ...] = ()
+    joins: tuple[Join | Unnest, ...] = ()
     beside: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     """Of tables that are joined, by what they are called: columns, and their names beside records.
 
@@ -49,12 +49,8 @@ class View:
 
     @property
     def joined(self) -> dict[str, str]:
-        """The columns of tables that records have beside their own, with their types."""
-        return {
-            join.column(column.name): column.type
-            for join in self.joins
-            for column in join.table.columns
-        }
+        """The columns that records have beside their own, with their types."""
+        return {name: kind for join in self.joins for name, kind in join.columns.items()}
 
     @classmethod
     def of(cls, stream: Stream, *called: str) -> View:

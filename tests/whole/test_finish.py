@@ -54,6 +54,12 @@ QUERIES = [
     """WITH good AS (SELECT k AS name, x * 2 AS twice FROM logs WHERE x > 0)
     SELECT name, sum(twice), count(*) FROM good GROUP BY name""",
     "SELECT upper(k) AS u, count(*) FROM (SELECT * FROM logs WHERE k <> '') l GROUP BY l.k, u",
+    # elements of lists that records have
+    """SELECT word, count(*), sum(x) FROM logs, unnest([k, s, 'x']) AS w(word) GROUP BY word""",
+    """SELECT t.name, w.c, count(*) AS m, max(count(*)) OVER () AS most
+    FROM logs l CROSS JOIN unnest(string_split(l.k || 'b', '')) w(c) JOIN names t ON t.k = w.c
+    GROUP BY t.name, w.c""",
+    "SELECT k, unnest([min(n), max(n)]) AS bound FROM logs GROUP BY k",
     # several sets of keys
     "SELECT k, s, count(*), sum(x), count(DISTINCT n) FROM logs GROUP BY ROLLUP (k, s)",
     """SELECT k, n % 2 AS odd, grouping(k, odd) AS g, grouping(k), median(x), max(s)
