@@ -17,7 +17,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from muntin.language.program import sql
-from muntin.run.inline import run_inline, windows_inline
+from muntin.run.inline import InlineRun, run_inline, windows_inline
+from muntin.run.loop import Rules
 from muntin.run.results import Result
 from tests.effort import examples
 from tests.oracle import Record, same, write_logs
@@ -306,3 +307,33 @@ def test_a_finish_that_fails_too_often_stops_its_job(tmp_path: Path) -> None:
     results = list(run_inline(sql(STREAM.format(tmp_path) + job), notes.append))
     assert [each.rows.to_pylist() for each in results] == [[{"s": 3}]]
     assert "stops" in notes[-1]
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "SELECT name, count(*) AS c FROM logs JOIN names USING (k) GROUP BY name",
+        "SELECT name, c FROM (SELECT k, count(*) AS c FROM logs GROUP BY k) JOIN names USING (k)",
+    ],
+)
+def test_a_table_that_changes_is_read_again_while_logs_are_followed(
+    tmp_path: Path, query: str
+) -> None:
+    log, table = tmp_path / "a.jsonl", tmp_path / "names.csv"
+    log.write_text('{"t": 1, "k": "a"}\n{"t": 61, "k": "z"}\n')
+    text = program_text(str(tmp_path), query, (60, 60))
+    table.write_text("k,name\na,Anna\n")
+    program = sql(text)
+    (stream,) = program.streams.values()
+    run = InlineRun(stream, tuple(program.jobs.values()), Rules(follow=True))
+    found = list(run.turn(200.0).results())
+    replacement = tmp_path / "new.csv"
+    replacement.write_text("k,name\na,Ada\nb,Bea\n")
+    replacement.rename(table)
+    with log.open("a") as more:
+        more.write('{"t": 121, "k": "a"}\n{"t": 122, "k": "b"}\n{"t": 181, "k": "z"}\n')
+    found += run.turn(201.0).results()
+    assert [(each.start // 1_000_000, each.rows.to_pylist()) for each in found] == [
+        (0, [{"name": "Anna", "c": 1}]),
+        (120, [{"name": "Ada", "c": 1}, {"name": "Bea", "c": 1}]),
+    ]
