@@ -352,8 +352,10 @@ class Shape:
     """How long late records count in windows that have left; other blocks are kept for it."""
     copies: int = 1
     """How many times each record counts, in groups of its own: `__copy` in keys says which."""
-    joins: tuple[Join | Unnest, ...] = ()
-    """What is beside each record: rows of tables, and elements of its lists."""
+    joins: tuple[Join, ...] = ()
+    """Tables whose rows are beside each record."""
+    lists: tuple[Unnest, ...] = ()
+    """Lists whose elements are beside each record; with joins, they are numbered as they follow."""
     sets: tuple[KeySet, ...] = ()
     """Where rows are grouped by several sets of keys: `__set` is a key that says by which."""
     alone: bool = False
@@ -381,7 +383,8 @@ class Shape:
             self.records, self.uses, self.where, self.keys, self.parts, self.code,
             self.axis, self.begin, self.until, self.gap, self.spans, self.sample, self.apart,
             self.revise_us, self.pane if self.keeps_panes else None,
-            *((self.copies, self.sets) if self.copies > 1 or self.sets else ()), *self.joins,
+            *((self.copies, self.sets) if self.copies > 1 or self.sets else ()),
+            *self.joins, *self.lists,
         )  # fmt: skip
 
     @property

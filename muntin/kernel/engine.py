@@ -38,6 +38,11 @@ def confine(memory: int) -> None:
     _memory = memory
 
 
+def is_confined() -> bool:
+    """Whether this process may see no files but those of its own."""
+    return _memory is not None
+
+
 def connection() -> duckdb.DuckDBPyConnection:
     """This thread's connection; made on first use, so that it never crosses a fork."""
     opened: duckdb.DuckDBPyConnection | None = getattr(_local, "connection", None)

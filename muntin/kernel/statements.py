@@ -26,6 +26,7 @@ from muntin.model import (
     UNTIL,
     Cell,
     Job,
+    Join,
     Key,
     Merge,
     Part,
@@ -58,7 +59,8 @@ def spec_id(spec: WindowSpec) -> int:
 def records_sql(shape: Shape) -> str:
     """The records, each with what is joined beside it, and as often as it counts."""
     records = "records"
-    for join in shape.joins:
+    beside: list[Join | Unnest] = [*shape.joins, *shape.lists]
+    for join in sorted(beside, key=lambda each: each.number):
         if isinstance(join, Unnest):
             records += f" CROSS JOIN unnest({join.sql}) AS __list{join.number}({join.column})"
             continue
@@ -67,7 +69,7 @@ def records_sql(shape: Shape) -> str:
         records += f" {'LEFT JOIN' if join.left else 'JOIN'} {table} ON {join.on}"
     if shape.copies > 1:
         return f"(SELECT *, unnest(range({shape.copies})) AS {COPY} FROM {records})"
-    return f"(SELECT * FROM {records})" if shape.joins else records
+    return f"(SELECT * FROM {records})" if beside else records
 
 
 @cache

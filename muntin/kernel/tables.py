@@ -15,8 +15,8 @@ from pathlib import Path
 import pyarrow as pa
 
 from muntin.errors import EngineError, InputError
-from muntin.kernel.engine import column_types, literal, quote, run
-from muntin.model import Column, Join, Shape, Table
+from muntin.kernel.engine import column_types, is_confined, literal, quote, run
+from muntin.model import Column, Shape, Table
 
 KINDS = ("csv", "parquet", "json", "delta")
 _ENDINGS = {".csv": "csv", ".tsv": "csv", ".parquet": "parquet",
@@ -40,6 +40,8 @@ def columns_of(table: Table) -> tuple[Column, ...]:
 
 def rows_of(table: Table) -> pa.Table:
     """The rows of a table as its file has them now."""
+    if is_confined():
+        raise InputError(f"table '{table.name}': an agent reads no files but its logs")
     with _lock:
         mark, rows = _held.get(table, ((), None))
         if rows is None:
@@ -51,8 +53,7 @@ def rows_of(table: Table) -> pa.Table:
 
 def joined_rows(shape: Shape) -> dict[str, pa.Table]:
     """The rows of the tables that a shape's records are joined with, by their relations."""
-    joins = (join for join in shape.joins if isinstance(join, Join))
-    return {join.relation: rows_of(join.table) for join in joins}
+    return {join.relation: rows_of(join.table) for join in shape.joins}
 
 
 def _read_again(table: Table, rows: pa.Table) -> pa.Table:

@@ -38,7 +38,7 @@ from muntin.language.queries import (
 )
 from muntin.language.scope import WINDOW_COLUMNS
 from muntin.language.script import Script
-from muntin.model import COPY, SET, Around, Job, Join, Key, KeySet, Output, Unnest
+from muntin.model import COPY, SET, Around, Job, Key, KeySet, Output
 
 _Words = Callable[[exp.Expr], str]
 _SEVERAL_COLUMNS = ("columns", "unnest")  # calls that one name is not enough for
@@ -79,8 +79,9 @@ class _Splitter:
         for core in reversed(cores):  # those in subqueries of others first
             self._texts |= core.texts()
         self._check_python()
+        self._check_joins()
         shape = shape_of(
-            self._stream,
+            self._found.cores[0].view,
             self._over,
             {name for query in queries for name in query.scope.used},
             keys=copies.keys,
@@ -88,7 +89,6 @@ class _Splitter:
             where=copies.where,
             scalars=copies.scalars(expander),
             copies=len(copies),
-            joins=self._joins(),
             sets=copies.sets,
         )
         outputs, sql = self._statement(cores)
@@ -102,8 +102,8 @@ class _Splitter:
         check_compute(self._script, self._query, self._stream, job)
         return job
 
-    def _joins(self) -> tuple[Join | Unnest, ...]:
-        """The tables beside each record, which are the same for all cores."""
+    def _check_joins(self) -> None:
+        """What is beside each record is the same for all cores."""
         first, *others = self._found.cores
         for core in others:
             if core.view.joins != first.view.joins:
@@ -112,7 +112,6 @@ class _Splitter:
                     "join groups instead, in a SELECT around this one, or make it a job of its own"
                 )
                 raise self._script.error(message, core.select.args["from_"], core.select)
-        return first.view.joins
 
     def _words(self, node: exp.Expr) -> str:
         """The text of a node, with what is exchanged in cores."""

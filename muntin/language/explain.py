@@ -8,7 +8,7 @@ from muntin.kernel.kinds import kind_of
 from muntin.kernel.plan import Plan, hasty, plan_of
 from muntin.kernel.python.code import methods_of
 from muntin.language.layout import laid_out
-from muntin.model import Format, Job, Join, Part, Program, Shape, Stream, Table, Unnest
+from muntin.model import Format, Job, Part, Program, Shape, Stream, Table
 from muntin.units import describe, describe_extent, describe_time, describe_window
 from muntin.windows.choice import Choice
 from muntin.windows.spec import WindowSpec
@@ -56,7 +56,8 @@ def explain_plan(plan: Plan) -> str:
         *_leaves(job),
         f"  errors   {_errors(job.max_errors)}",
         *_sharing(plan),
-        *map(_join, shape.joins),
+        *(f"  join     {_table_of(j.table)}, on {j.on}" for j in shape.joins),
+        *(f"  unnest   {u.column} {u.type} of {u.sql}" for u in shape.lists),
         *([f"  filter   {shape.where}"] if shape.where else []),
         *_partials(shape),
         *_around(job),
@@ -75,12 +76,6 @@ def _around(job: Job) -> Iterator[str]:
         yield "  core, for the finish"
         yield from _table(job.around.words)
         yield from (f"  table    {_table_of(table)}" for table in job.around.tables)
-
-
-def _join(join: Join | Unnest) -> str:
-    if isinstance(join, Unnest):
-        return f"  unnest   {join.column} {join.type} of {join.sql}"
-    return f"  join     {_table_of(join.table)}, on {join.on}"
 
 
 def _table_of(table: Table) -> str:

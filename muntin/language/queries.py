@@ -28,7 +28,7 @@ from muntin.language.over import Over
 from muntin.language.scope import Scope, View
 from muntin.language.script import Script
 from muntin.language.sets import MOST_SETS, count_sets, key_sets
-from muntin.model import UNTIL, Job, Join, KeySet, Order, Output, Shape, Stream, Table
+from muntin.model import UNTIL, Job, Join, KeySet, Order, Output, Shape, Stream, Table, Unnest
 
 RESERVED = ("job", "window_name", "window_start", "window_end", "records_read", "records_bad",
             "records_late", "records_failed", "c2", "c2_records", "revision", "emitted_at",
@@ -119,10 +119,15 @@ def expander_of(scope: Scope, over: Over) -> Expander:
     return Expander(lambda sql, _: scope.type_of(sql), split)
 
 
-def shape_of(stream: Stream, over: Over, uses: Iterable[str], **parts: Any) -> Shape:
-    """The shape of a job over these windows, whose keys, cells and filter are given."""
-    uses = tuple(sorted(uses))
+def shape_of(view: View, over: Over, uses: Iterable[str], **parts: Any) -> Shape:
+    """The shape of a job over these windows, whose keys, cells and filter are given.
+
+    Of the view, it has what is joined with records.
+    """
+    uses, stream = tuple(sorted(uses)), view.stream
     return Shape(
+        joins=tuple(each for each in view.joins if isinstance(each, Join)),
+        lists=tuple(each for each in view.joins if isinstance(each, Unnest)),
         stream=stream.name,
         records=records_of(stream, uses),
         uses=uses,
@@ -162,14 +167,13 @@ class Query:
         having_sql = groups.condition(having, "HAVING") if having is not None else None
         order = tuple(self._orders(groups))
         shape = shape_of(
-            self._stream,
+            self._view,
             over,
             self._scope.used,
             keys=groups.keys,
             parts=groups.parts(),
             where=where,
             scalars=groups.scalars(),
-            joins=self._view.joins,
             sets=tuple(map(KeySet, sets)),
         )
         if over.gap is not None:
@@ -367,7 +371,7 @@ def check_compute(script: Script, query: exp.Expr, stream: Stream, job: Job) -> 
     columns = {c.name: c.type for c in stream.visible_columns()}
     try:
         sql = kind_of(job.shape).compute_sql(job.windows, marked=False)
-        for join in (each for each in job.shape.joins if isinstance(each, Join)):
+        for join in job.shape.joins:
             sql = with_sql(f"{join.relation} AS ({empty_sql(join.table)})", sql)
         ours = {job.shape.axis.column: "BIGINT", UNTIL: "BIGINT"}
         describe(sql, columns | ours, "records")

@@ -13,6 +13,7 @@ import pytest
 from deltalake import write_deltalake
 
 from muntin.errors import InputError
+from muntin.kernel import engine
 from muntin.kernel.tables import columns_of, kind_of_file, rows_of
 from muntin.model import Column, Table
 
@@ -93,3 +94,10 @@ def test_a_file_that_is_not_there_is_an_error(tmp_path: Path) -> None:
         columns_of(Table("t", str(tmp_path / "none.csv"), "csv"))
     with pytest.raises(InputError, match="cannot be read as a Delta table"):
         columns_of(Table("t", str(tmp_path / "none"), "delta"))
+
+
+def test_an_agent_reads_no_tables(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    table = written(tmp_path, "delta")
+    monkeypatch.setattr(engine, "_memory", 1 << 30)
+    with pytest.raises(InputError, match="an agent reads no files but its logs"):
+        rows_of(table)

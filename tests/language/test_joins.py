@@ -8,7 +8,7 @@ import pytest
 
 from muntin.errors import LanguageError
 from muntin.language.check import check
-from muntin.model import Column, Join, Program, Stream, Table
+from muntin.model import Column, Program, Stream, Table
 from tests.language.cases import SHOP, Mistake, mistakes
 
 STORES = Table("stores", "x", "csv", (Column("store", "VARCHAR"), Column("region", "VARCHAR")))
@@ -39,9 +39,7 @@ def test_a_join_alone_is_all_core() -> None:
     (job,) = program(f"CREATE JOB j AS {text} WINDOW SESSION 1 MINUTE").jobs.values()
     assert job.around is None
     assert [key.sql for key in job.shape.keys] == ['"__j0_region"']
-    assert [join.on for join in job.shape.joins if isinstance(join, Join)] == [
-        '"store" = "__j0_store"'
-    ]
+    assert [join.on for join in job.shape.joins] == ['"store" = "__j0_store"']
     assert job.shape.uses == ("ok", "store")
 
 
