@@ -108,7 +108,7 @@ class _Finder:
             view = self.query(cte.this, names)
             if view is not None:
                 self.found.views.append(cte.this)
-            names = {**names, cte.alias.lower(): view}
+            names = {**names, cte.alias.lower(): self._renamed(view, cte)}
         return names
 
     def _select(self, select: exp.Select, names: _Names) -> View | None:
@@ -169,7 +169,7 @@ class _Finder:
 
     def _source(self, node: exp.Expr, names: _Names) -> View | None:
         if isinstance(node, exp.Subquery):
-            view = self.query(node.this, names)
+            view = self._renamed(self.query(node.this, names), node)
             return view and replace(view, called=(node.alias,))
         if isinstance(node, exp.Lateral):
             return self._source(node.this, names)
@@ -182,7 +182,7 @@ class _Finder:
             raise self._script.error("expected the name of a stream alone", node)
         name = node.name.lower()
         if name in names:
-            view = names[name]
+            view = self._renamed(names[name], node)
             return view and replace(view, called=(node.alias_or_name,))
         if name in self._tables:
             return _ROWS
@@ -193,6 +193,19 @@ class _Finder:
             known = nearest(node.name, every, "there is none")
             raise self._script.error(f"unknown {what} '{node.name}'; {known}", node)
         return self._stream(node, self._streams[name])
+
+    def _renamed(self, view: View | None, node: exp.Expr) -> View | None:
+        """What is shown, by the names that a list behind an alias gives it."""
+        alias = node.args.get("alias")
+        given = [column.name for column in alias.columns] if alias is not None else []
+        if view is None or not given:
+            return view
+        shown = [each for each in view.columns.items() if each[0] not in view.joined]
+        if len(given) > len(shown):
+            message = f"there are {len(given)} names for {len(shown)} columns"
+            raise self._script.error(message, alias, node)
+        named = zip(given + [name for name, _ in shown[len(given) :]], shown, strict=True)
+        return replace(view, columns={name: each for name, (_, each) in named}, beside={})
 
     def _stream(self, node: exp.Table, stream: Stream) -> View:
         if node.args.get("alias") and node.args["alias"].columns:

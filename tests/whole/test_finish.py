@@ -17,9 +17,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from muntin.language.program import sql
-from muntin.run.inline import InlineRun, run_inline, windows_inline
+from muntin.run.inline import InlineRun, ignore, run_inline, windows_inline
 from muntin.run.loop import Rules
 from muntin.run.results import Result
+from muntin.windows.choice import Sharing
 from tests.effort import examples
 from tests.oracle import Record, same, write_logs
 
@@ -55,6 +56,8 @@ QUERIES = [
     """WITH good AS (SELECT k AS name, x * 2 AS twice FROM logs WHERE x > 0)
     SELECT name, sum(twice), count(*) FROM good GROUP BY name""",
     "SELECT upper(k) AS u, count(*) FROM (SELECT * FROM logs WHERE k <> '') l GROUP BY l.k, u",
+    "WITH c(s, name) AS (SELECT k, s FROM logs) SELECT s, max(name) FROM c GROUP BY s",
+    "SELECT a, count(b) FROM (SELECT s, k, x FROM logs) t(a, b) WHERE x > 0 OR a = '' GROUP BY a",
     # elements of lists that records have
     """SELECT word, count(*), sum(x) FROM logs, unnest([k, s, 'x']) AS w(word) GROUP BY word""",
     """SELECT t.name, w.c, count(*) AS m, max(count(*)) OVER () AS most
@@ -170,18 +173,25 @@ def _key(row: Sequence[Any]) -> list[tuple[bool, str]]:
 
 @pytest.mark.parametrize("query", QUERIES)
 @examples(12)
-@given(logs=sources, window=windows, batch=st.integers(1, 3000), piece=st.integers(1, 1500))
+@given(
+    logs=sources,
+    window=windows,
+    batch=st.integers(1, 3000),
+    piece=st.integers(1, 1500),
+    sharing=st.sampled_from(["auto", "shared", "separate"]),
+)
 def test_inline_equals_the_query_itself(
     query: str,
     logs: dict[str, Sequence[Record]],
     window: tuple[int, int],
     batch: int,
     piece: int,
+    sharing: Sharing,
 ) -> None:
     with tempfile.TemporaryDirectory() as folder:
         write_logs(Path(folder), logs)
         program = sql(program_text(folder, query, window))
-        leaving = windows_inline(program, batch_bytes=batch, piece_bytes=piece)
+        leaving = windows_inline(program, ignore, ignore, batch, piece, sharing)
         found = rows_of(result for each in leaving for result in each.results())
     wanted = answers(query, logs, window)
     assert equal(found, wanted), (found, wanted)
