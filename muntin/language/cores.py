@@ -26,6 +26,9 @@ _Names = Mapping[str, View | None]  # what WITH has named so far
 _MADE_IN_FROM = ("generate_series", "range", "unnest")
 _OF_RECORDS = ("expressions", "from_", "where", "with_", "joins")
 _EVERY_RECORD = "a job keeps no records"
+_CLAUSES = {*_OF_RECORDS, "group", "having", "qualify", "order", "limit", "offset", "distinct",
+            "laterals"}  # fmt: skip
+_OF_THE_CATALOG = (exp.Describe, exp.Summarize, exp.Show, exp.Command)
 _WHAT_TO_WRITE = "group them, as in SELECT key, count(*) … GROUP BY key"
 
 
@@ -34,7 +37,7 @@ def needs_finish(query: exp.Expr) -> bool:
     if not isinstance(query, exp.Select):
         return isinstance(query, exp.SetOperation | exp.Subquery)
     clauses = ("with_", "distinct", "qualify", "offset", "joins", "laterals")
-    if any(query.args.get(clause) for clause in clauses):
+    if any(query.args.get(clause) for clause in clauses) or joins_of(query):
         return True
     inner = (node for node in query.walk() if node is not query)
     return any(isinstance(n, exp.Window) or is_query(n) or is_unnest(n) for n in inner)
@@ -66,6 +69,7 @@ def find_cores(
     """The cores of a query; refuses one that needs every record of a window."""
     finder = _Finder(script, streams, tables)
     view = finder.query(query, {})
+    finder.check_all_seen(query)
     if view is not None:
         message = f"{_EVERY_RECORD}, and answers with aggregates: {_WHAT_TO_WRITE}"
         raise script.error(message, query)
@@ -81,13 +85,37 @@ class _Finder:
         self._script = script
         self._streams = {name.lower(): stream for name, stream in streams.items()}
         self._tables = {name.lower(): table for name, table in tables.items()}
+        self._seen: set[int] = set()
         self.found = Found()
+
+    def check_all_seen(self, query: exp.Expr) -> None:
+        """Nothing is read that was not looked at, wherever it stands."""
+        for node in query.walk():
+            unseen = isinstance(node, exp.Table) and id(node) not in self._seen
+            if unseen or isinstance(node, _OF_THE_CATALOG):
+                message = "this cannot be read here; a job reads its stream and declared tables"
+                raise self._script.error(message, node, node.parent, query)
+            if isinstance(node, exp.TableSample):
+                message = (
+                    "a sample is another one each time; WHERE hash(x) % 100 < 10 keeps a tenth"
+                )
+                raise self._script.error(message, node, query)
+            other = node.args.keys() - _CLAUSES if isinstance(node, exp.Select) else ()
+            clause = next((each for each in sorted(other) if node.args.get(each)), None)
+            if clause is not None:
+                words = clause.strip("_").upper()
+                raise self._script.error(f"{words} is not possible in a job", node, query)
 
     def query(self, node: exp.Expr, names: _Names) -> View | None:
         """What a query shows of each record, or nothing if its rows are made of many."""
         names = self._with(node, names)
         if isinstance(node, exp.Subquery):
-            return self.query(node.this, names)
+            view = self.query(node.this, names)
+            more = node.args.keys() - {"this", "alias", "with_"}
+            clause = next((each for each in sorted(more) if node.args.get(each)), None)
+            if view is not None and clause is not None:
+                raise self._needs_all(node, clause)
+            return view
         if isinstance(node, exp.Select):
             return self._select(node, names)
         if isinstance(node, exp.SetOperation):
@@ -112,9 +140,9 @@ class _Finder:
         return names
 
     def _select(self, select: exp.Select, names: _Names) -> View | None:
-        joins = select.args.get("joins") or ()
-        laterals = select.args.get("laterals") or ()
         first = select.args["from_"].this if select.args.get("from_") else None
+        joins = joins_of(select)
+        laterals = select.args.get("laterals") or ()
         sources = [*([first] if first is not None else []), *(j.this for j in joins), *laterals]
         views = [(source, self._source(source, names)) for source in sources]
         tables = {id(s): t for s in sources if (t := self._table(s, names)) is not None}
@@ -169,12 +197,13 @@ class _Finder:
 
     def _source(self, node: exp.Expr, names: _Names) -> View | None:
         if isinstance(node, exp.Subquery):
-            view = self._renamed(self.query(node.this, names), node)
+            view = self._renamed(self.query(node, names), node)
             return view and replace(view, called=(node.alias,))
         if isinstance(node, exp.Lateral):
             return self._source(node.this, names)
         if not isinstance(node, exp.Table):
             return self._made(node)
+        self._seen.add(id(node))
         if not isinstance(node.this, exp.Identifier):
             return self._made(node.this)
         plain = node.args.keys() - {"this", "alias", "joins", "laterals"}
@@ -230,7 +259,7 @@ class _Finder:
     def _inside(self, select: exp.Select, names: _Names, *clauses: str) -> None:
         """Looks at the subqueries in the expressions of a SELECT."""
         for clause in clauses:
-            value = select.args.get(clause) or []
+            value = joins_of(select) if clause == "joins" else select.args.get(clause) or []
             for node in value if isinstance(value, list) else [value]:
                 for query in _queries(node, skip_source=clause == "joins"):
                     if self.query(query, names) is not None:
@@ -280,7 +309,7 @@ class _Finder:
             yield name, Shown(sql, kind, frozenset(scope.used))
 
     def _needs_all(
-        self, select: exp.Select, clause: str, place: exp.Expr | None = None
+        self, select: exp.Expr, clause: str, place: exp.Expr | None = None
     ) -> LanguageError:
         words = {"order": "ORDER BY"}.get(clause, clause.strip("_").upper())
         value = place or select.args.get(clause)
@@ -289,6 +318,13 @@ class _Finder:
             f"{_WHAT_TO_WRITE}, where last(x) is the newest value, and say {words} over the groups"
         )
         return self._script.error(message, value if isinstance(value, exp.Expr) else None, select)
+
+
+def joins_of(select: exp.Select) -> list[exp.Expr]:
+    """The joins of a SELECT; where FROM comes first, they are with what it reads."""
+    read = select.args.get("from_")
+    before = read.this.args.get("joins") if read is not None else None
+    return [*(before or ()), *(select.args.get("joins") or ())]
 
 
 def _aggregates(select: exp.Select, scope: Scope) -> bool:

@@ -86,6 +86,7 @@ QUERIES = [
     SELECT k, a.n, b.top, b.d FROM a LEFT JOIN b ON a.k = b.s""",
     """SELECT k, sum(n) AS s, (SELECT max(x) FROM logs) AS top FROM logs GROUP BY k""",
     "SELECT k FROM logs GROUP BY k EXCEPT SELECT s FROM logs WHERE x > 0 GROUP BY s",
+    "FROM logs l JOIN names USING (k) SELECT name, count(*) AS c, max(c) OVER () GROUP BY name",
     # tables, beside groups and beside records; there are two rows of 'a', and none of 'ü'
     """SELECT name, c FROM (SELECT k, count(*) AS c FROM logs GROUP BY k) g
     LEFT JOIN names ON g.k = names.k""",
