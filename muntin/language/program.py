@@ -43,7 +43,8 @@ def load(path: str | Path, keys: Keys | None = None) -> Program:
     except OSError as error:
         raise InputError(f"{path} cannot be read: {error.strerror}") from error
     except UnicodeDecodeError as error:
-        raise InputError(f"{path} is not UTF-8 text: {error}") from error
+        at = f"byte {error.start + 1:,}"
+        raise InputError(f"{path} is not UTF-8 text, from {at} on; save it as UTF-8") from error
     return sql(text, Path(path).absolute().parent, keys)
 
 

@@ -24,7 +24,7 @@ from muntin.errors import EngineError, InputError
 from muntin.kernel.engine import column_types, literal, quote, run
 from muntin.logs.chunks import LINE, LONGEST_LINE, WorkOrder, read_chunks
 from muntin.logs.formats import FIXED_COLUMNS, PATTERNS, groups_sql
-from muntin.logs.patterns import described, path_patterns
+from muntin.logs.patterns import described, path_patterns, unmatched
 from muntin.logs.regexes import groups
 from muntin.logs.structures import is_most, odd_fields, without
 from muntin.logs.times import time_sql
@@ -93,10 +93,9 @@ def _paths_with_content(stream: Stream) -> list[Path]:
 
 
 def _no_content(stream: Stream) -> InputError:
-    return InputError(
-        f"stream '{stream.name}': no file with content matches {described(stream.patterns)}; "
-        f"start when there is one, or declare the columns: CREATE STREAM {stream.name} (…)"
-    )
+    wanted, why = described(stream.patterns), unmatched(path_patterns(stream.patterns))
+    advice = f"; start when there is one, or declare the columns: CREATE STREAM {stream.name} (…)"
+    return InputError(f"stream '{stream.name}': no file with content matches {wanted}{why}{advice}")
 
 
 def _some(paths: list[Path]) -> list[Path]:

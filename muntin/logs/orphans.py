@@ -84,14 +84,14 @@ class Orphans:
     def adopt(self, orphan: Orphan, f: Sighting) -> FilePosition:
         """The position at which a file goes on for one whose bytes it has."""
         del self._waiting[orphan.file.key]
-        return _inherited(f, orphan.file)
+        return inherited(f, orphan.file)
 
     def adopt_late(self, f: Sighting) -> FilePosition | None:
         """The position at which a compressed copy goes on for one that was given up."""
         for at, file in self._over if is_gzip(f.path) else ():
             if not is_gzip(file.path) and has_bytes_of(f, file):
                 self._over.remove((at, file))
-                return _inherited(f, file)
+                return inherited(f, file)
         return None
 
 
@@ -111,7 +111,7 @@ def has_bytes_of(f: Sighting, file: FilePosition) -> bool:
     return is_near and text_holds(f.path, file)
 
 
-def _inherited(f: Sighting, old: FilePosition) -> FilePosition:
+def inherited(f: Sighting, old: FilePosition) -> FilePosition:
     """The position of a file that has the text of another one, which was read so far."""
     here = replace(old, path=str(f.path), device=f.key[0], inode=f.key[1], original=0)
     if is_gzip(f.path) == is_gzip(old.path):

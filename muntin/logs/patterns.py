@@ -28,6 +28,7 @@ class Walk:
     files: list[tuple[str, str]] = field(default_factory=list)
     links: list[str] = field(default_factory=list)
     folders: list[str] = field(default_factory=list)
+    in_place: list[str] = field(default_factory=list)  # folders where the pattern has files
     denied: list[Denied] = field(default_factory=list)
 
 
@@ -104,7 +105,9 @@ class PathPattern:
             if last and is_file:
                 walk.files.append((path, self._source_named(path)))
                 walk.links += [path] if is_link else []
-            elif not last and is_folder:
+            elif last and is_folder:
+                walk.in_place.append(path)
+            elif is_folder:
                 self._look_into(path, depth + 1, walk)
 
     def _matching(self, folder: str, depth: int) -> list[tuple[str, bool, bool, bool]]:
@@ -154,6 +157,22 @@ def described(texts: Sequence[str]) -> str:
     quoted = " or ".join(f"'{text}'" for text in texts)
     relative = any(not Path(text).is_absolute() for text in texts)
     return f"{quoted} in {Path.cwd()}" if relative else quoted
+
+
+def unmatched(patterns: Sequence[PathPattern]) -> str:
+    """What is known of why patterns match nothing, to follow the words that say so."""
+    told = []
+    for pattern in patterns:
+        walk = pattern.walk()
+        told += [f"{denied.path} cannot be read: {denied.reason}" for denied in walk.denied]
+        if walk.in_place:
+            inside = f"'{pattern.text}/*.log'"
+            told.append(f"{walk.in_place[0]} is a folder; name the files in it, as in {inside}")
+        elif pattern.text.startswith("~"):
+            told.append("'~' stands for itself; write out the folder that is meant")
+        elif not walk.denied and not pattern.root.exists():
+            told.append(f"there is no folder {pattern.root}")
+    return "".join(f"; {each}" for each in dict.fromkeys(told))
 
 
 def _below(folder: str, path: str) -> str:

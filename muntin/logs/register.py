@@ -31,7 +31,7 @@ from muntin.logs.files import (
 )
 from muntin.logs.gunzip import is_gzip
 from muntin.logs.held import Held
-from muntin.logs.orphans import Orphan, Orphans, found_near, has_bytes_of
+from muntin.logs.orphans import Orphan, Orphans, found_near, has_bytes_of, inherited
 from muntin.logs.patterns import Denied, Walk
 from muntin.logs.sightings import Look, Sighting, refusal, sight
 from muntin.model import Stream
@@ -346,7 +346,7 @@ class Register:
             with self.telling(f):
                 if f.key not in self._orphans and self._has_settled(f, now):
                     start = _start(f)
-                    position = self._copied(f, start, known) or start
+                    position = self._copied(f, start, known) or self._longer(f, known) or start
                     self.positions[f.key] = position
                     known.add(position)
 
@@ -354,10 +354,22 @@ class Register:
         """The position of a file that is a copy of one that is there: it is read only once."""
         for key in known.alike(f) if start.head_end else ():
             other = self.positions[key]
-            if self._may_copy(f, other) and is_copy(f.path, other.path):
+            if not other.original and self._may_copy(f, other) and is_copy(f.path, other.path):
                 if not self._follow:
                     self.note(f"{f.path} is a copy of {other.path}, and is read once")
                 return replace(_printed(start, f), source=other.source, original=other.inode)
+        return None
+
+    def _longer(self, f: Sighting, known: _Originals) -> FilePosition | None:
+        """The position of a file that has all of another one, which is a copy of it from now on."""
+        for key in known.alike(f):
+            other = self.positions[key]
+            there = sight(other.path, other.source, True)
+            if there is None or there.key != key or other.original or not other.print_end:
+                continue
+            if self._may_copy(f, other) and is_copy(there.path, f.path):
+                self.positions[key] = replace(_printed(other, there), original=f.key[1])
+                return inherited(f, other)
         return None
 
     def _may_copy(self, f: Sighting, other: FilePosition) -> bool:

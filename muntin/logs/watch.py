@@ -29,7 +29,7 @@ from muntin.logs.files import (
 )
 from muntin.logs.folders import Folders
 from muntin.logs.gunzip import is_gzip
-from muntin.logs.patterns import Walk, described, path_patterns
+from muntin.logs.patterns import Walk, described, path_patterns, unmatched
 from muntin.logs.register import Register
 from muntin.logs.sightings import Look, Sighting, find_again, sight, times
 from muntin.model import Stream
@@ -90,7 +90,7 @@ class Watch:
         self._blind = True  # whether a long time has passed before this look
         self.quiet = False  # whether the last look has seen no change at all
         if follow and not self._register.positions and not self.matches():
-            self._register.note(f"{self.nothing_matches} yet; waiting for one")
+            self._register.note(f"{self.nothing_matches}; waiting for one")
 
     @property
     def positions(self) -> tuple[FilePosition, ...]:
@@ -123,10 +123,8 @@ class Watch:
 
     @property
     def nothing_matches(self) -> str:
-        wanted = described(self._stream.patterns)
-        denied = (denied for pattern in self._patterns for denied in pattern.walk().denied)
-        refused = "".join(f"; {d.path} cannot be read: {d.reason}" for d in denied)
-        return f"stream '{self._stream.name}': no file matches {wanted}{refused}"
+        wanted, why = described(self._stream.patterns), unmatched(self._patterns)
+        return f"stream '{self._stream.name}': no file matches {wanted}{why}"
 
     def matches(self) -> bool:
         """Whether any file is there at all."""

@@ -96,20 +96,34 @@ def require_free(state: Path) -> None:
 
 
 def require_usable(state: Path) -> None:
-    """Refuses a state folder whose name is no text, as result tables are named by URLs; and one
-    that has a file where a folder is needed.
+    """Refuses a state folder whose name is no text, as result tables are named by URLs; one of
+    another program; and one that has a file where a folder is needed.
     """
     try:
         str(state.absolute()).encode()
     except UnicodeEncodeError:
         reason = "its name is not UTF-8, which result tables need; give another --state"
         raise StateError(_unusable(state, reason)) from None
+    foreign = _foreign(state)
+    if foreign is not None:
+        reason = f"{foreign} is none of a state's files; give a folder of its own, or a new one"
+        raise StateError(_unusable(state, reason))
     for folder in (state / "streams", state / "results"):
         inside = folder.iterdir() if folder.is_dir() else ()
         for path in (folder, *inside):
             if path.is_file():
                 reason = f"{path} is a file, where a state has a folder; move it away"
                 raise StateError(_unusable(state, reason))
+
+
+def _foreign(state: Path) -> Path | None:
+    """Something in a folder that was never a state: it belongs to somebody else."""
+    try:
+        names = {path.name for path in state.iterdir()} - {"lost+found"}
+    except OSError:
+        return None  # told of when it is used
+    known = names & {_LOCK, "streams", "results"}
+    return None if known or not names else state / min(names)
 
 
 def _require_folder(state: Path) -> None:

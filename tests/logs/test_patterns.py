@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from muntin.logs.patterns import PathPattern, path_patterns
+from muntin.logs.patterns import PathPattern, path_patterns, unmatched
 
 
 def found(folder: Path, pattern: str) -> dict[str, str]:
@@ -131,3 +131,19 @@ def test_names_that_are_not_utf_8_are_told_as_text(tmp_path: Path) -> None:
         every = PathPattern(f"{tmp_path}/{pattern}")
         assert list(every.find()) == [(folder / "ü.log", source)]
         assert every.source_of(folder / "ü.log") == source
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("{folder}/*.none", ""),
+        ("{folder}/nowhere/*.log", "; there is no folder {folder}/nowhere"),
+        ("{folder}/{source}", "; {folder}/web is a folder; name the files in it, as in "
+         "'{folder}/{source}/*.log'"),
+        ("~/logs/*.log", "; '~' stands for itself; write out the folder that is meant"),
+    ],
+)  # fmt: skip
+def test_why_nothing_matches(tmp_path: Path, text: str, told: str) -> None:
+    (tmp_path / "web").mkdir()
+    patterns = path_patterns([text.replace("{folder}", str(tmp_path))])
+    assert unmatched(patterns) == told.replace("{folder}", str(tmp_path))

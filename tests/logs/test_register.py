@@ -496,3 +496,15 @@ def test_finite_input_that_goes_away_is_lost(tmp_path: Path, access: Log) -> Non
 
 def test_a_loss_says_what() -> None:
     assert str(Loss("a", "a.log", "is gone")) == "bytes of a.log, which is gone"
+
+
+def test_a_compressed_log_goes_on_where_its_copy_was_read(tmp_path: Path, access: Log) -> None:
+    # A copy was made before more was written, and the log compressed at once.
+    shutil.copyfile(access.path, tmp_path / "access.log.1")
+    append(access.path, "one more\n")
+    squeeze(access.path, tmp_path / "access.log.2.gz")
+    reader = Reader(stream(tmp_path / "access.log*"))
+    found = [*reader.read(), *reader.read()]
+    assert numbers(found[:30]) == list(range(30))
+    assert found[30:] == ["one more"]
+    assert reader.read() == []

@@ -313,9 +313,12 @@ def test_finite_input_that_is_rewritten_is_told_and_not_read_twice(
 def test_patterns_must_match_something(tmp_path: Path) -> None:
     tail = Tail(stream(tmp_path / "*.log", "/nowhere/at/all"), follow=False)
     expected = f"stream 'logs': no file matches '{tmp_path}/\\*.log' or '/nowhere/at/all'"
+    expected += "; there is no folder /nowhere/at"
     with pytest.raises(InputError, match=f"{expected}$"):
         tail.require_files()
-    with pytest.raises(InputError, match=f"no file matches 'none/x' in {Path.cwd()}$"):
+    with pytest.raises(
+        InputError, match=f"no file matches 'none/x' in {Path.cwd()}; there is no folder none$"
+    ):
         Tail(stream("none/x"), follow=False).require_files()
 
 
@@ -323,7 +326,7 @@ def test_who_follows_is_told_that_nothing_matches_yet(tmp_path: Path, log: Path)
     reader = Reader(stream(tmp_path / "*.lgo"))
     assert (reader.read(), reader.read()) == ([], [])
     (told,) = reader.notes
-    assert told == f"stream 'logs': no file matches '{tmp_path}/*.lgo' yet; waiting for one"
+    assert told == f"stream 'logs': no file matches '{tmp_path}/*.lgo'; waiting for one"
     log.rename(tmp_path / "app.lgo")
     assert reader.read() == ["one", "two"]
 

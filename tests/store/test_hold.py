@@ -93,3 +93,15 @@ def test_files_where_folders_are_needed_are_refused(tmp_path: Path, name: str) -
     path.write_text("")
     with pytest.raises(StateError, match=f"{name} is a file, where a state has a folder; move it"):
         require_free(tmp_path)
+
+
+def test_a_folder_of_somebody_else_is_refused(tmp_path: Path) -> None:
+    state = tmp_path / "state"
+    (state / ".git").mkdir(parents=True)
+    with pytest.raises(StateError, match=r"\.git is none of a state's files; give a folder of its"):
+        require_free(state)
+    with pytest.raises(StateError, match="none of a state's files"):
+        StateHold(state)
+    assert [path.name for path in state.iterdir()] == [".git"]
+    (tmp_path / "new" / "lost+found").mkdir(parents=True)
+    require_free(tmp_path / "new")
