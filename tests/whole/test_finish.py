@@ -173,7 +173,7 @@ def _key(row: Sequence[Any]) -> list[tuple[bool, str]]:
 
 
 @pytest.mark.parametrize("query", QUERIES)
-@examples(12)
+@examples(6)
 @given(
     logs=sources,
     window=windows,
