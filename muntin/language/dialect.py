@@ -107,7 +107,7 @@ class MuntinParser(ExpressionParser):
             return self._take_create()
         if self._match(TokenType.DROP):
             return self._take_drop()
-        return self._refuse("expected CREATE STREAM, CREATE JOB, CREATE AGGREGATE or DROP JOB")
+        return self._refuse("expected CREATE STREAM, JOB, TABLE or AGGREGATE, or DROP JOB")
 
     def _take_create(self) -> exp.Expr:
         if self._match_text_seq("STREAM"):
