@@ -14,7 +14,7 @@ from uuid import uuid4
 
 from muntin.agent.buffers import Buffers
 from muntin.agent.desk import Desk
-from muntin.agent.reader import StreamReader, restarted
+from muntin.agent.reader import POLL_SECONDS, StreamReader, restarted
 from muntin.agent.safe import SafeLog
 from muntin.agent.settings import AgentSettings
 from muntin.errors import MuntinError, StateError, WireError
@@ -23,7 +23,6 @@ from muntin.logs.infer import infer_columns
 from muntin.model import Column, Stream
 from muntin.wire.messages import VERSION, Exchange, Fetch, Heard, Known, News, Plan
 
-POLL_SECONDS = 0.1
 _PIPELINE_GONE = 15.0  # seconds after which another pipeline may take a stream over
 _FIRST_PAUSE, _LONGEST_PAUSE = 1.0, 60.0  # seconds until a stream that has failed is tried again
 
@@ -81,10 +80,16 @@ class Agent:
                 busy = self.step()
                 took, used = time.monotonic() - began[0], time.process_time() - began[1]
                 rest = max(0.0, used / self._settings.limits.cpu - took)
-                self._rest(rest if busy else max(rest, POLL_SECONDS))
+                self._rest(max(rest, self._until_next(busy)))
         finally:
             for served in self._served.values():
                 served.close()
+
+    def _until_next(self, busy: bool) -> float:
+        """Seconds in which no stream needs to be read."""
+        now = self._clock()
+        readers = [served.reader for served in self._served.values() if served.reader is not None]
+        return min((r.rest(now) for r in readers), default=0.0 if busy else POLL_SECONDS)
 
     def step(self) -> bool:
         """Reads what is there of each stream, up to a limit; whether there was anything."""
@@ -157,8 +162,9 @@ class Agent:
             with self._lock:
                 desk = self._desk_for(told, known)
             if desk is not None:
-                self._asked.set()
-                desk.tell(told, known)
+                if desk.tell(told, known):
+                    self._asked.set()
+                    desk.await_obedience()
                 news = desk.news(self.name, self._clock())
         return Heard((replace(news, identity=self._identity),))
 

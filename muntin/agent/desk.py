@@ -78,20 +78,27 @@ class Desk:
         with self._changed:
             return sum(len(data) for _, data in self._waiting)
 
-    def tell(self, told: Exchange, known: Known) -> None:
+    def tell(self, told: Exchange, known: Known) -> bool:
         """Takes what the pipeline says, and lets go of deliveries that are final.
 
-        Where it wants panes that are open, they are awaited for a moment.
+        Returns whether it asks for anything new.
         """
         with self._changed:
-            plan = told.plan or self._orders.plan
-            orders = self._orders = Orders(plan, known, told.limits, told.wanted)
+            orders = Orders(told.plan or self._orders.plan, known, told.limits, told.wanted)
+            is_new = orders != self._orders
+            self._orders = orders if is_new else self._orders
             self._released = max(self._released, known.final)
             while self._waiting and self._waiting[0][0] <= known.final:
                 self._waiting.popleft()
+            return is_new or self._obeyed is not self._orders
+
+    def await_obedience(self) -> None:
+        """Waits for a moment if panes are wanted that are open."""
+        with self._changed:
+            orders = self._orders
 
             def is_done() -> bool:
-                return self._obeyed is orders or not self._is_open(told.wanted)
+                return self._obeyed is orders or not self._is_open(orders.wanted)
 
             self._changed.wait_for(is_done, PROMPT)
 

@@ -41,9 +41,13 @@ from muntin.windows.ledger import grids_of
 from muntin.wire.messages import Limits, Parcel, Plan, pack
 
 TURN_BYTES = 16 << 20  # that are read at once, at most
+POLL_SECONDS = 0.1  # after which there is another look at logs
 TURN_SECONDS = 0.1  # that reading them takes, as far as it is known: orders wait for so long
 _MEASURED_SECONDS = 0.3  # of reading that tell how fast it is
 _SILENT_SECONDS = 1.0  # after which panes that are open leave, as nobody writes
+_SILENT_REST = 0.25  # between looks at a log that is silent
+_AFTER_PANE = 0.02  # when a record that follows it is likely to be there
+_MOST_REST = 1.0
 _STATE_LOST = "its agent has lost where it had come"
 _NOT_KNOWN = "its agent had read on before it knew of the job"
 
@@ -234,6 +238,27 @@ class StreamReader:
         if thorough and not self._unread and not self._is_open:
             self._seen_at = now
         return batch.work is not None
+
+    def rest(self, now: float) -> float:
+        """Seconds in which nothing needs to be read: until a pane ends, as far as clocks tell.
+
+        A few lines take as long to read as thousands, so those of a pane are read together.
+        """
+        if self.is_full or self._unread:
+            return POLL_SECONDS if self.is_full else 0.0
+        times = [shape for shape in self._shapes.values() if shape.axis.is_time]
+        sizes = {shape.pane for shape in times}
+        reached = self._horizon().get(TIME.column)
+        if now - self._read_at >= _SILENT_SECONDS:
+            return _SILENT_REST
+        if reached is None or 0 in sizes or len(times) < len(self._shapes):
+            return POLL_SECONDS
+        slack = self.plan.slack_us or 0
+        over = int(now * 1e6) - slack
+        if any(over // size > reached // size for size in sizes):
+            return POLL_SECONDS  # the first record behind a pane that has ended is awaited
+        end = min((over // size + 1) * size for size in sizes) + slack
+        return min(end / 1e6 - now + _AFTER_PANE, _MOST_REST)
 
     def _shed(self, now: float) -> None:
         """Gives up panes that would be done when they are of no use, and tells of them."""

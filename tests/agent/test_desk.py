@@ -40,8 +40,19 @@ def test_news_tell_an_age_and_not_a_time() -> None:
 def told(desk: Desk, wanted: int) -> float:
     """How long it takes to tell what is wanted."""
     started = time.monotonic()
-    desk.tell(Exchange("p", "logs", "d", wanted={POSITION: wanted}), Known(0))
+    if desk.tell(Exchange("p", "logs", "d", wanted={POSITION: wanted}), Known(0)):
+        desk.await_obedience()
     return time.monotonic() - started
+
+
+def test_what_was_obeyed_is_nothing_new() -> None:
+    desk = Desk("p", plan(), Known(0))
+    same = Exchange("p", "logs", "d", wanted={POSITION: 7})
+    assert desk.tell(same, Known(0))
+    assert desk.tell(same, Known(0))  # nobody has looked at it yet
+    desk.stand(Standing(), desk.orders)
+    assert not desk.tell(same, Known(0))
+    assert desk.tell(same, Known(1))
 
 
 def test_only_panes_that_are_open_are_awaited_and_not_for_long() -> None:

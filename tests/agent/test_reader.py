@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from muntin.agent.buffers import Buffers
 from muntin.agent.desk import Desk
-from muntin.agent.reader import StreamReader, restarted
+from muntin.agent.reader import POLL_SECONDS, StreamReader, restarted
 from muntin.agent.safe import SafeLog, SafePoint
 from muntin.agent.settings import AgentSettings, StreamSettings
 from muntin.fidelity.score import Gap, State
@@ -549,3 +549,18 @@ def test_what_no_job_wants_is_told_to_have_been_read(tmp_path: Path) -> None:
     blocks, reading = beside.shipped()
     assert not blocks
     assert reading.reached[POSITION] >= 23 * SECOND
+
+
+def test_a_trickle_is_read_when_a_pane_has_ended(tmp_path: Path) -> None:
+    stream, *_ = JOBS.strip().splitlines()
+    job = "CREATE JOB j AS SELECT count(*) AS c FROM logs WINDOW 1 SECOND;"
+    beside = Beside(tmp_path, sql(f"{stream}{job}"), now=10.0)
+    assert beside.reader.rest(10.0) == 0.0  # nobody has looked yet
+    beside.write([(11.25, "a", 1)])
+    beside.turn(4.5)  # with 3 seconds of slack the pane up to 11 was over half a second ago
+    assert beside.reader.rest(14.5) == POLL_SECONDS  # a record behind 14 tells that
+    beside.write([(14.25, "a", 1)])
+    beside.turn(0.1)
+    assert 0.4 < beside.reader.rest(14.6) < 0.45
+    assert beside.reader.rest(14.95) < 0.1
+    assert beside.reader.rest(16.0) == 0.25  # silent
