@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -67,7 +68,13 @@ class Started:
         self.address = told.split("listens at ")[1].split(";")[0]
 
     def send(self, number: signal.Signals) -> None:
+        """Sends a signal; one that is to stop it has done so then."""
         self._process.send_signal(number)
+        while number is signal.SIGSTOP and self._state() != "T":
+            time.sleep(0.01)
+
+    def _state(self) -> str:
+        return Path(f"/proc/{self._process.pid}/stat").read_text().rpartition(") ")[2][0]
 
     def kill(self) -> None:
         """Ends it at once, if it runs."""
