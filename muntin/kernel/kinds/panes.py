@@ -70,8 +70,9 @@ class Panes(Windowed):
     def alike(self) -> tuple[str, ...]:
         return tuple(row_names(self.shape))
 
-    @property
-    def always_shared(self) -> str | None:
+    def always_shared(self, windows: Windows) -> str | None:
+        if not all(spec.regular for spec in windows):
+            return "windows of a calendar, and those that cumulate, are made of panes"
         if self.shape.spans is not None:
             return "spans count once in every pane they touch"
         if self.shape.sample is not None or self.shape.apart is not None:
@@ -235,7 +236,7 @@ def _of_window(block: pa.Table, job: Job, window: _Window) -> pa.Table:
     """The rows that one window is made of."""
     end, which = window
     spec, pane, kind = job.windows[which], block.column("pane"), block.column("spec")
-    inside = pc.and_(pc.greater_equal(pane, end - spec.length), pc.less(pane, end))
+    inside = pc.and_(pc.greater_equal(pane, spec.start(end)), pc.less(pane, end))
     on_time = pc.fill_null(pc.less(block.column("not_before"), end), True)
     shared = pc.and_(pc.equal(kind, 0), pc.and_(inside, on_time))
     alone = pc.and_(pc.equal(kind, spec_id(spec)), pc.equal(pane, end))
@@ -279,11 +280,12 @@ def _finish(
     for number, each in enumerate(asked):
         larger = asked[number + 1 :]
         # Windows that overlap are never tiles side by side: of those, none is remembered.
-        again = each.spec.stride == each.spec.length and (
+        again = each.spec.apart and (
             any(algorithm_of(shape, a.spec, len(a.ends)) is Algorithm.SHARE for a in larger)
             or (due.more and each.spec.length < longest)
         )
-        ahead = due.more and overlaps(each.spec) and not shape.states
+        grows = overlaps(each.spec) or each.spec.cumulates
+        ahead = due.more and grows and not shape.states
         slices = [each.ends] if again else list(_slices(shape, block, each.spec, each.ends))
         for ends in slices:
             last = ends is slices[-1]
