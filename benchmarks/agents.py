@@ -37,7 +37,7 @@ TOP = (
     "CREATE JOB top AS SELECT product, sum(clicks) AS clicks FROM shop WHERE store = 'video_games' "
     "GROUP BY product ORDER BY clicks DESC LIMIT 10 WINDOW {window};"
 )
-_CLAUSES = {"format": "json", "timestamp": "ts", "slack": "10 SECONDS"}
+CLAUSES = {"format": "json", "timestamp": "ts", "slack": "10 SECONDS"}
 _TICKS = os.sysconf("SC_CLK_TCK")
 
 
@@ -52,7 +52,7 @@ class AgentBeside:
     address: str = "127.0.0.1:0"
 
     def __enter__(self) -> AgentBeside:
-        clauses = "\n".join(f"{key} = '{text}'" for key, text in _CLAUSES.items())
+        clauses = "\n".join(f"{key} = '{text}'" for key, text in CLAUSES.items())
         settings = self.folder / "agent.toml"
         settings.write_text(f"[streams.shop]\npaths = '{self.folder}/*.jsonl'\n{clauses}\n")
         options = {
@@ -255,7 +255,7 @@ def _line(at: float, number: int) -> str:
 
 def many(agents: int = 50, rate: int = 50, seconds: float = 60.0) -> None:
     """Many agents on this machine into one pipeline; some are killed and come back."""
-    _CLAUSES["slack"] = "100 MILLISECONDS"
+    CLAUSES["slack"] = "100 MILLISECONDS"
     with tempfile.TemporaryDirectory() as made:
         folders = [Path(made) / f"web-{n:02}" for n in range(agents)]
         for folder in folders:
@@ -265,8 +265,7 @@ def many(agents: int = 50, rate: int = 50, seconds: float = 60.0) -> None:
         try:
             pipeline = Pipeline([a.address for a in running], TOP.format(window="1 SECOND"))
             with Writers(folders, rate):
-                follow(pipeline, 15.0)  # until everything has been loaded everywhere
-                pipeline.results.clear()
+                _settle(pipeline, agents)
                 follow(pipeline, seconds)
                 _tell_lags(f"many: {agents} agents with {rate} records/s", pipeline.results)
                 killed = running[:5]
@@ -288,6 +287,21 @@ def many(agents: int = 50, rate: int = 50, seconds: float = 60.0) -> None:
         finally:
             for agent in running:
                 agent.__exit__()
+
+
+def _settle(pipeline: Pipeline, agents: int, most: float = 240.0) -> None:
+    """Follows until everything has been loaded everywhere, and windows leave soon after their end.
+
+    So many processes that start at once take minutes of this machine's time.
+    """
+    until = time.monotonic() + most
+    while time.monotonic() < until:
+        pipeline.results.clear()
+        follow(pipeline, 5.0)
+        recent = [(left - r.end / 1e6, r.c2.sources) for left, r in pipeline.results]
+        if len(recent) >= 4 and all(lag < 2 and count == agents for lag, count in recent):
+            break
+    pipeline.results.clear()
 
 
 def follow(pipeline: Pipeline, seconds: float, pause: float = 0.02) -> None:
@@ -324,7 +338,7 @@ def shedding(seconds: float = 40.0) -> None:
 def _pressed(folder: Path, burners: int, bound: str, seconds: float) -> dict[str, object]:
     """How complete results are, and how late, while others burn the agent's core."""
     rate = 250_000
-    _CLAUSES["slack"] = "100 MILLISECONDS"
+    CLAUSES["slack"] = "100 MILLISECONDS"
     (folder / "live.jsonl").write_text(_line(time.time(), 0))
     others: list[subprocess.Popen[bytes]] = []
     with AgentBeside("web-1", folder, core=0) as agent:

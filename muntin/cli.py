@@ -63,6 +63,7 @@ app = typer.Typer(
 SqlFile = Annotated[Path, typer.Argument(help="A file with CREATE STREAM and CREATE JOB.")]
 State = Annotated[Path, typer.Option(help="The folder for results and restarts.")]
 Nice = Annotated[int, typer.Option(help="How far behind other processes it stands.")]
+Memory = Annotated[str, typer.Option(help="How much it takes, libraries included.")]
 OwnKeys = Annotated[
     Path | None, typer.Option(help="A folder of `muntin keys`: TLS, and who may ask.")
 ]
@@ -242,7 +243,7 @@ def agent(
     listen: Annotated[str, typer.Option(help="Where pipelines find it.")] = "127.0.0.1:7070",
     state: Annotated[Path, typer.Option(help="The folder for restarts.")] = Path("muntin-agent"),
     nice: Nice = 10,
-    memory: Annotated[str, typer.Option(help="How much it takes, libraries included.")] = "512MB",
+    memory: Memory = "512MB",
     cpu: Annotated[float, typer.Option(help="Its share of a core, as 0.5.")] = 1.0,
     allow_code: Annotated[
         bool, typer.Option("--allow-code", help="Run jobs in Python, and not only SQL.")
@@ -254,13 +255,9 @@ def agent(
     with loading():
         from muntin.agent.process import serve
         from muntin.agent.settings import Limits, read_settings
-        from muntin.units import parse_bytes
 
     door = _door(listen, keys, name, mutual)
-    try:
-        limits = Limits(parse_bytes(memory), cpu, allow_code)
-    except ValueError as error:
-        raise InputError(f"--memory {memory}: {error}") from error
+    limits = Limits(_bytes(memory), cpu, allow_code)
     serve(read_settings(config, name, state, limits), door, _note, nice)
 
 
@@ -273,6 +270,7 @@ def relay(
     listen: Annotated[str, typer.Option(help="Where pipelines find it.")] = "127.0.0.1:7071",
     name: Annotated[str, typer.Option(help="Its name among the keys.")] = "relay",
     nice: Nice = 0,
+    memory: Memory = "512MB",
     keys: OwnKeys = None,
     mutual: Mutual = False,
 ) -> None:
@@ -280,7 +278,8 @@ def relay(
     with loading():
         from muntin.relay.process import serve
 
-    serve(name, from_.split(","), _door(listen, keys, name, mutual), _note, nice)
+    door = _door(listen, keys, name, mutual)
+    serve(name, from_.split(","), door, _note, nice, _bytes(memory))
 
 
 @app.command()
@@ -340,6 +339,15 @@ def _chosen(program: Program, job: str | None) -> Program:
     if job not in program.jobs:
         raise InputError(f"unknown job '{job}'; the file defines {', '.join(program.jobs)}")
     return program.only(job)
+
+
+def _bytes(memory: str) -> int:
+    from muntin.units import parse_bytes
+
+    try:
+        return parse_bytes(memory)
+    except ValueError as error:
+        raise InputError(f"--memory {memory}: {error}") from error
 
 
 def _door(listen: str, keys: Path | None, name: str, mutual: bool) -> Door:

@@ -32,7 +32,7 @@ class LanguageError(MuntinError):
     """A mistake in SQL text: the message, then the line with a caret under the place."""
 
     def __init__(self, message: str, text: str, start: int, end: int | None = None) -> None:
-        self.message = message
+        self.message, self.start = message, start
         self.streams: tuple[Stream, ...] = ()  # those defined before the mistake
         self.line, self.column = _line_and_column(text, start)
         self._excerpt = _excerpt(text, self.line, self.column, (end or start + 1) - start)

@@ -20,6 +20,8 @@ SOURCE_COLUMN = "source"  # every stream has it unless its records bring their o
 POSITION = "__position"  # microseconds since the epoch, UTC; null in a bad row
 UNTIL = "__until"  # where the span of a record ends, if it stands for one
 SHARE = "__share"  # how much of the span lies in a pane
+COPY = "__copy"  # which of a job's cores a record is counted for, where there are several
+SET = "__set"  # which of a job's sets of keys a row is grouped by, where there are several
 ORIGIN = "__origin"  # the source of a record, where a job tells sources apart
 SIZE = "__size"  # a record's bytes, where a job counts them
 MARK = "__mark"  # stream time less slack when the record was read
@@ -82,6 +84,59 @@ class Stream:
         if any(c.name.lower() == SOURCE_COLUMN for c in self.columns):
             return self.columns
         return (*self.columns, Column(SOURCE_COLUMN, "VARCHAR"))
+
+
+@dataclass(frozen=True)
+class Table:
+    """Named rows of a file that records, or rows of windows, are joined with."""
+
+    name: str
+    path: str
+    kind: str  # csv, parquet, json or delta
+    columns: tuple[Column, ...] = ()
+
+
+@dataclass(frozen=True)
+class Join:
+    """A table that records are joined with; its columns are `__j` and its number, and their name.
+
+    `left` says whether records without a row of it count too.
+    """
+
+    table: Table
+    number: int
+    on: str
+    left: bool = False
+
+    @property
+    def relation(self) -> str:
+        return f"__table{self.number}"
+
+    def column(self, name: str) -> str:
+        """What a column of the table is called beside those of records."""
+        return f"__j{self.number}_{name}"
+
+    @property
+    def columns(self) -> dict[str, str]:
+        """What records have of it, with types."""
+        return {self.column(column.name): column.type for column in self.table.columns}
+
+
+@dataclass(frozen=True)
+class Unnest:
+    """A list of each record, whose elements the record is beside, each by itself."""
+
+    sql: str
+    number: int
+    type: str
+
+    @property
+    def column(self) -> str:
+        return f"__u{self.number}"
+
+    @property
+    def columns(self) -> dict[str, str]:
+        return {self.column: self.type}
 
 
 @dataclass(frozen=True)
@@ -260,6 +315,17 @@ class Sample:
 
 
 @dataclass(frozen=True)
+class KeySet:
+    """The numbers of keys that rows are grouped by; others are unknown in them.
+
+    It takes the rows of one copy.
+    """
+
+    keys: tuple[int, ...]
+    copy: int = 0
+
+
+@dataclass(frozen=True)
 class Shape:
     """What blocks are made of. Jobs of one shape share blocks, whatever they make of them.
 
@@ -284,6 +350,14 @@ class Shape:
     """What of a window may have to be left out: then sources are the last key of blocks."""
     revise_us: int | None = None
     """How long late records count in windows that have left; other blocks are kept for it."""
+    copies: int = 1
+    """How many times each record counts, in groups of its own: `__copy` in keys says which."""
+    joins: tuple[Join, ...] = ()
+    """Tables whose rows are beside each record."""
+    lists: tuple[Unnest, ...] = ()
+    """Lists whose elements are beside each record; with joins, they are numbered as they follow."""
+    sets: tuple[KeySet, ...] = ()
+    """Where rows are grouped by several sets of keys: `__set` is a key that says by which."""
     alone: bool = False
     """Whether its panes are not those of other jobs that differ in nothing else."""
     scalars: tuple[str, ...] = field(default=(), compare=False, repr=False)
@@ -309,6 +383,8 @@ class Shape:
             self.records, self.uses, self.where, self.keys, self.parts, self.code,
             self.axis, self.begin, self.until, self.gap, self.spans, self.sample, self.apart,
             self.revise_us, self.pane if self.keeps_panes else None,
+            *((self.copies, self.sets) if self.copies > 1 or self.sets else ()),
+            *self.joins, *self.lists,
         )  # fmt: skip
 
     @property
@@ -339,6 +415,21 @@ class Shape:
 
 
 @dataclass(frozen=True)
+class Around:
+    """What stands around a job's core: a statement over the rows that the core has in a window.
+
+    The core is all that can be merged: filter, keys and aggregates. Its rows are the relation
+    `__rows` of the statement, with these columns, and the bounds of the window are `__bounds`.
+    """
+
+    sql: str
+    columns: tuple[Output, ...]
+    tables: tuple[Table, ...] = ()
+    words: tuple[tuple[str, str], ...] = field(default=(), compare=False, repr=False)
+    """What the user calls the columns, for messages."""
+
+
+@dataclass(frozen=True)
 class Job:
     """A standing query: the shape of its blocks, its windows, and how these become rows."""
 
@@ -353,6 +444,15 @@ class Job:
     bounds: Bounds = Bounds()
     allowed: int | None = None
     """How many errors the job survives, where its text says so."""
+    around: Around | None = None
+    """The finish, if there is more to a window than the rows of its core."""
+
+    @cached_property
+    def core(self) -> Job:
+        """The job whose rows the finish is made of; without one, the job itself."""
+        if self.around is None:
+            return self
+        return replace(self, outputs=self.around.columns, around=None)
 
     @property
     def stream(self) -> str:
@@ -363,7 +463,8 @@ class Job:
         """A short name of its definition, whatever panes it shares."""
         windows = tuple(spec.key for spec in self.windows)
         told = (self.shape.id, windows, self.finishes, self.outputs, self.having, self.order)
-        return sha256(repr((*told, self.limit, self.bounds)).encode()).hexdigest()[:16]
+        more = () if self.around is None else (self.around,)
+        return sha256(repr((*told, self.limit, self.bounds, *more)).encode()).hexdigest()[:16]
 
     @property
     def max_errors(self) -> int:
@@ -381,10 +482,11 @@ class Job:
 
 @dataclass(frozen=True)
 class Program:
-    """What a file of SQL defines: streams and the jobs over them."""
+    """What a file of SQL defines: streams, the jobs over them, and tables that these join."""
 
     streams: Mapping[str, Stream]
     jobs: Mapping[str, Job]
+    tables: Mapping[str, Table] = field(default_factory=dict)
 
     def jobs_of(self, stream: str) -> tuple[Job, ...]:
         return tuple(job for job in self.jobs.values() if job.stream == stream)

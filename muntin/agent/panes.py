@@ -28,6 +28,11 @@ class OpenPanes:
         """Whether there are any rows."""
         return self._first is not None
 
+    @property
+    def size(self) -> int:
+        """Bytes of all rows, as tables."""
+        return self._tree.size
+
     def add(self, rows: pa.Table) -> None:
         """Takes a block's rows."""
         if rows.num_rows:

@@ -5,13 +5,11 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 
-from muntin.agent.agent import Agent, Asked
-from muntin.agent.settings import AgentSettings
+from muntin.agent.agent import Agent
+from muntin.agent.settings import KIND, AgentSettings
 from muntin.kernel.engine import confine
 from muntin.wire import process
 from muntin.wire.process import Door
-
-KIND = "an agent"
 
 
 def serve(settings: AgentSettings, door: Door, tell: Callable[[str], None], nice: int = 0) -> None:
@@ -21,4 +19,4 @@ def serve(settings: AgentSettings, door: Door, tell: Callable[[str], None], nice
     os.nice(nice)
     settings.state.mkdir(parents=True, exist_ok=True)
     agent = Agent(settings)
-    process.serve(Asked(agent), KIND, settings.name, door, tell, agent.run, agent.stop)
+    process.serve(agent, KIND, settings.name, door, tell, agent.run, agent.stop)

@@ -10,38 +10,68 @@ pipeline has made it final.
 from __future__ import annotations
 
 import time
-from collections import Counter, deque
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from muntin.agent.buffers import Buffers
+from muntin.agent.changes import Changes
+from muntin.agent.desk import Desk, Orders, Standing
 from muntin.agent.panes import OpenPanes
-from muntin.agent.safe import SafeLog, SafePoint
+from muntin.agent.safe import Rows, SafeLog, SafePoint
 from muntin.fidelity import shedding
-from muntin.fidelity.losses import Unmade
+from muntin.fidelity.losses import Loss, Unmade
 from muntin.fidelity.score import NEVER, State
 from muntin.fidelity.scoreboard import Source
 from muntin.fidelity.shedding import Backlog, Speed, Wanted
-from muntin.kernel.block import Block, Sources
+from muntin.kernel.block import Block, Sources, regrid
 from muntin.kernel.compute import Recipe
 from muntin.kernel.kinds import kind_of
 from muntin.kernel.merge import block_of
 from muntin.kernel.reading import Reading
-from muntin.logs.events import FileEvents
+from muntin.logs.events import Events
 from muntin.model import TIME, Shape, Stream, Tally
 from muntin.run.contracts import AHEAD_US, Request, TaskWork
 from muntin.run.files import LogFiles
+from muntin.schedule.pace import Measure, Pace
+from muntin.windows.ledger import grids_of
 from muntin.wire.messages import Limits, Parcel, Plan, pack
 
-TURN_BYTES = 16 << 20  # what is read before anybody else is listened to
+TURN_BYTES = 16 << 20  # that are read at once, at most
+POLL_SECONDS = 0.1  # after which there is another look at logs
+TURN_SECONDS = 0.1  # that reading them takes, as far as it is known: orders wait for so long
+_MEASURED_SECONDS = 0.3  # of reading that tell how fast it is
 _SILENT_SECONDS = 1.0  # after which panes that are open leave, as nobody writes
+_SILENT_REST = 0.25  # between looks at a log that is silent
+_AFTER_PANE = 0.02  # when a record that follows it is likely to be there
+_MOST_REST = 1.0
 _STATE_LOST = "its agent has lost where it had come"
 _NOT_KNOWN = "its agent had read on before it knew of the job"
 
 Horizon = Mapping[str, int]  # by axis, the position before which panes are over
+
+
+@dataclass
+class _Measured:
+    """What some turns have read, from a time on, and how long that and each shape took."""
+
+    began: float
+    bytes: int = 0
+    seconds: float = 0.0
+    costs: Counter[str] = field(default_factory=Counter)
+
+    def add(self, bytes_: int, seconds: float, costs: Mapping[str, float]) -> None:
+        self.bytes += bytes_
+        self.seconds += seconds
+        self.costs.update(costs)
+
+    def until(self, now: float) -> tuple[int, float, dict[str, float]]:
+        """Bytes, all the time that has passed, and the share of each shape of what was used."""
+        shares = {id_: cost / self.seconds for id_, cost in self.costs.items()}
+        return self.bytes, now - self.began, shares
 
 
 class StreamReader:
@@ -53,50 +83,76 @@ class StreamReader:
         plan: Plan,
         point: SafePoint,
         log: SafeLog,
+        desk: Desk,
         most_waiting: int,
         buffers: Buffers,
-        events: FileEvents | None = None,
+        events: Events | None = None,
     ) -> None:
-        """`stream` says where the files are; about `most_waiting` bytes of deliveries may wait.
+        """`stream` says where the files are; about `most_waiting` bytes may wait at the desk.
 
-        Rows of panes that are open are in `buffers`.
+        Rows of panes that are open are in `buffers`. The events are closed with the reader.
         """
         self._log = log
+        self._desk = desk
         self._most_waiting = most_waiting
+        self._events = events
         self._files = LogFiles(stream, True, point.positions, TURN_BYTES, events=events)
         self._positions = point.positions
         self._stream = stream
         self.sources = {name: replace(source) for name, source in point.sources.items()}
-        self._readings = dict(point.readings)
+        grids = grids_of({recipe.shape.id: recipe.shape for recipe in plan.recipes})
+        self._readings = {n: r.on_grids(point.grids, grids) for n, r in point.readings.items()}
         self._buffers = buffers
         self._open: dict[str, OpenPanes] = {}
-        self._waiting: deque[tuple[int, bytes]] = deque()
-        self.last = point.sequence  # the number of the last delivery
-        self.released = point.sequence  # and of the last that is final
-        self.unread = True  # until a look has shown that there is nothing
-        self.seen_at = 0.0  # when all that was written had been read, and was in deliveries
+        self._changes = Changes(buffers)  # since the last safe point
+        self._unread = True  # until a look has shown that there is nothing
+        self._seen_at: float | None = None
+        self._unreadable: tuple[Loss, ...] = ()
         self._read_at = 0.0
+        self._looked_at = 0.0  # at all files, as nobody seemed to write
         self._unread_bytes = 0
         self._speed = Speed()
-        self._measured: tuple[float, int, dict[str, float]] | None = None  # of the last turn
+        self._pace = Pace(Measure(0.0))
+        self._measured: _Measured | None = None  # since all turns had something left to read
         self._begins = dict(point.begins)
-        self._notes: list[str] = []
+        self._orders: Orders | None = None
         self._limits: Mapping[str, Limits] = {}
         self._over: Horizon = {}  # how far panes were over at the last cut
         self.plan = plan
         known = self._shapes
-        for id_, data in point.blocks.items():
-            if id_ in known:  # jobs may have gone while nobody was here
-                self._add(id_, Block.decode(data, f"open panes of {id_}").table())
-
-    @property
-    def waiting_bytes(self) -> int:
-        return sum(len(data) for _, data in self._waiting)
+        for id_ in point.blocks.keys() & known.keys():  # jobs may have gone while nobody was here
+            for data, since in point.blocks[id_]:
+                block = Block.decode(data, f"open panes of {id_}")
+                rows = block.table()
+                if since is not None:
+                    rows = rows.filter(pc.greater_equal(rows.column("pane"), since))
+                self._add(id_, regrid(rows, block.pane, known[id_].pane))
 
     @property
     def is_full(self) -> bool:
         """Whether so much waits for the pipeline that nothing more is read."""
-        return self.waiting_bytes >= self._most_waiting
+        return self._desk.waiting_bytes >= self._most_waiting
+
+    @property
+    def standing(self) -> Standing:
+        opens: dict[str, int] = {}
+        for reading in self._readings.values():
+            for t in reading.tallies:
+                end = (t.pane + 1) * t.size
+                opens[t.axis] = min(end, opens.get(t.axis, end))
+        return Standing(self._unread, self._seen_at, opens, self._unreadable)
+
+    def obey(self, orders: Orders) -> None:
+        """Goes by what the pipeline has said last."""
+        if orders is self._orders:
+            return
+        if orders.plan.digest != self.plan.digest:
+            self.install(orders.plan)
+        self._log.forget(orders.known.final)
+        self.limit(orders.limits)
+        if orders.wanted:
+            self.flush(orders.wanted)
+        self._orders = orders
 
     def install(self, plan: Plan) -> None:
         """Goes on with other jobs: all that was counted for those of before leaves as it is.
@@ -119,7 +175,9 @@ class StreamReader:
         for id_, panes in list(self._open.items()):
             needs = limits.get(id_, Limits()).needs
             if needs is not None and kind_of(shapes[id_]).has_panes:
-                panes.take(needs // shapes[id_].pane)
+                before = needs // shapes[id_].pane
+                panes.take(before)
+                self._changes.leave(id_, before)
                 if not panes:
                     del self._open[id_]
 
@@ -128,22 +186,34 @@ class StreamReader:
         for panes in self._open.values():
             panes.drop()
         self._open = {}
+        self._changes.drop()
+        if self._events is not None:
+            self._events.close()
 
     def turn(self, now: float) -> bool:
-        """Reads what is there, up to a limit, and cuts deliveries; whether anything was read."""
+        """Reads for a moment what is there, and cuts deliveries; whether anything was read."""
         if self.is_full:
             self._measured = None
             return False
         self._shed(now)
         latest = int(now * 1e6) + AHEAD_US
-        request = Request(now, True, TURN_BYTES, self.sources, self.plan.slack_us, latest)
+        most = min(TURN_BYTES, self._pace.most(2 * TURN_SECONDS))
+        silent = not self._unread and now - self._read_at >= _SILENT_SECONDS
+        thorough = silent and not 0 <= now - self._looked_at < _SILENT_SECONDS
+        request = Request(
+            now, True, most, self.sources, self.plan.slack_us, latest, thorough=thorough
+        )
         batch = self._files.next(request)
-        self._notes += batch.notes
-        self._unread_bytes, self.unread = batch.remaining, bool(batch.remaining)
+        self._looked_at = now if thorough else self._looked_at
+        self._unread_bytes, self._unread = batch.remaining, bool(batch.remaining)
+        self._unreadable = tuple(
+            loss for many in (batch.unreadable or {}).values() for loss in many
+        )
         if batch.positions is not None:
             self._positions = batch.positions
         self._take({}, [Reading(loss.source, lost=(loss,)) for loss in batch.lost], now)
-        self._measured = None
+        if batch.notes:
+            self._take({}, [Reading(self._stream.source or "", notes=batch.notes)], now)
         if batch.work is not None:
             assert isinstance(batch.work, TaskWork)
             self._read_at = now
@@ -155,22 +225,46 @@ class StreamReader:
                     for reading in delivery.readings:
                         costs.update({id_: cost.seconds for id_, cost in reading.costs.items()})
             took = time.perf_counter() - started
-            shares = {id_: seconds / took for id_, seconds in costs.items()}
-            self._measured = now, batch.bytes, shares
+            self._pace.read(batch.bytes, took)
+            self._measured = self._measured or _Measured(now)
+            self._measured.add(batch.bytes, took, costs)
+        if not self._unread:
+            self._measured = None
         horizon = self._horizon()
         if self._is_over(horizon):
             self._cut(horizon)
-        elif self._is_open and not self.unread and now - self._read_at >= _SILENT_SECONDS:
+        elif self._is_open and not self._unread and now - self._read_at >= _SILENT_SECONDS:
             self._cut(None)
-        if not self.unread and not self._is_open:
-            self.seen_at = now
+        if thorough and not self._unread and not self._is_open:
+            self._seen_at = now
         return batch.work is not None
+
+    def rest(self, now: float) -> float:
+        """Seconds in which nothing needs to be read: until a pane ends, as far as clocks tell.
+
+        A few lines take as long to read as thousands, so those of a pane are read together.
+        """
+        if self.is_full or self._unread:
+            return POLL_SECONDS if self.is_full else 0.0
+        times = [shape for shape in self._shapes.values() if shape.axis.is_time]
+        sizes = {shape.pane for shape in times}
+        reached = self._horizon().get(TIME.column)
+        if now - self._read_at >= _SILENT_SECONDS:
+            return _SILENT_REST
+        if reached is None or 0 in sizes or len(times) < len(self._shapes):
+            return POLL_SECONDS
+        slack = self.plan.slack_us or 0
+        over = int(now * 1e6) - slack
+        if any(over // size > reached // size for size in sizes):
+            return POLL_SECONDS  # the first record behind a pane that has ended is awaited
+        end = min((over // size + 1) * size for size in sizes) + slack
+        return min(end / 1e6 - now + _AFTER_PANE, _MOST_REST)
 
     def _shed(self, now: float) -> None:
         """Gives up panes that would be done when they are of no use, and tells of them."""
-        if self._measured is not None and self.unread:
-            began, size, shares = self._measured
-            self._speed.take(size, now - began, shares)
+        if self._measured is not None and now - self._measured.began >= _MEASURED_SECONDS:
+            self._speed.take(*self._measured.until(now))
+            self._measured = None
         times = [source.time for source in self.sources.values() if source.time is not None]
         if not times or not self._unread_bytes:
             return
@@ -186,7 +280,7 @@ class StreamReader:
         self._take({}, [Reading(self._stream.source or "", unmade=unmade)], now)
         if unread:
             first = min(self._begins[recipe.shape.id] for recipe in self.plan.recipes)
-            self._files.skip(first, self.plan.slack_us or 0)
+            self._files.skip(first, self.plan.slack_us or 0, self.sources)
         self._cut(self._horizon())
 
     @property
@@ -201,22 +295,6 @@ class StreamReader:
             reached = self._horizon()
             over = {axis: max(at, wanted.get(axis, at)) for axis, at in reached.items()}
             self._cut({**wanted, **over})
-
-    def release(self, final: int) -> None:
-        """Lets go of deliveries that the pipeline has made final."""
-        self.released = max(self.released, final)
-        while self._waiting and self._waiting[0][0] <= final:
-            self._waiting.popleft()
-        self._log.forget(final)
-
-    def fetch(self, after: int, upto: int) -> Iterator[bytes]:
-        """The deliveries with these numbers."""
-        return (data for number, data in self._waiting if after < number <= upto)
-
-    def notes(self) -> tuple[str, ...]:
-        """What there is to tell since this was last asked."""
-        notes, self._notes = self._notes, []
-        return tuple(notes)
 
     def _recipes(self) -> list[Recipe]:
         limited = []
@@ -251,6 +329,7 @@ class StreamReader:
             if id_ not in self._open:
                 self._open[id_] = OpenPanes(self._shapes[id_], self._buffers)
             self._open[id_].add(rows)
+            self._changes.add(id_, rows, self._open[id_].size)
 
     def _begun(self, id_: str, rows: pa.Table) -> pa.Table:
         """The rows of panes that are made; records that last go into several."""
@@ -306,8 +385,9 @@ class StreamReader:
         """Makes a delivery of what is over at the horizon, or of everything; writes it down."""
         shapes = self._shapes
         blocks: dict[str, pa.Table] = {}
+        before = {id_: _over_before(shapes[id_], horizon) for id_ in self._open}
         for id_, panes in self._open.items():
-            over = _taken(shapes[id_], panes, horizon)
+            over = panes.take(before[id_])
             if over is not None:
                 blocks[id_] = over
         self._open = {id_: panes for id_, panes in self._open.items() if panes}
@@ -320,33 +400,43 @@ class StreamReader:
         self._over = {} if horizon is None else dict(horizon)
         if not blocks and not any(_says_something(reading) for reading in shipped.values()):
             return
-        number = self.last + 1
+        number = self._desk.last + 1
+        records = sum(reading.records for reading in shipped.values())
         parcel = Parcel(
             {self._stream.source or "": number},
             tuple(replace(reading, sequence=number) for reading in shipped.values()),
-            {id_: self._block(id_, rows, number).encode() for id_, rows in blocks.items()},
+            {id_: self._block(id_, rows, number, records).encode() for id_, rows in blocks.items()},
+            grids_of(self._shapes),
         )
+        for id_, pane in before.items():
+            self._changes.leave(id_, pane)
         self._log.add(self._safe_point(number))
-        self._waiting.append((number, pack(parcel)))
-        self.last = number
+        self._changes.written()
+        self._desk.deliver(pack(parcel))
 
-    def _block(self, id_: str, rows: pa.Table, number: int) -> Block:
-        records = sum(reading.records for reading in self._readings.values())
+    def _block(self, id_: str, rows: pa.Table, number: int, records: int = 0) -> Block:
         sources = Sources.of(self.sources)
         version = self.plan.recipes[0].version
         return block_of(self._shapes[id_], rows, sources, number, 0, records, version)
 
     def _safe_point(self, number: int) -> SafePoint:
+        """What has changed since the last one; or all, where that is not more to write."""
+        whole = self._changes.whole or self._log.is_long
+        if whole:
+            tables = {id_: panes.rows() for id_, panes in self._open.items()}
+        else:
+            added = self._changes.added()
+            tables = {id_: kind_of(self._shapes[id_]).merge(rows) for id_, rows in added.items()}
         return SafePoint(
             number,
             self._positions,
             self.sources,
             self._readings,
-            {
-                id_: self._block(id_, panes.rows(), number).encode()
-                for id_, panes in self._open.items()
-            },
+            {id_: (Rows(self._block(id_, t, number).encode()),) for id_, t in tables.items()},
             self._begins,
+            grids_of(self._shapes),
+            whole,
+            {} if whole else self._changes.left,
         )
 
 
@@ -377,12 +467,12 @@ def _begun_behind(
     return begins, tuple(unmade)
 
 
-def _taken(shape: Shape, panes: OpenPanes, horizon: Horizon | None) -> pa.Table | None:
-    """Takes away rows of panes that are over. Where there are no panes, all are over."""
+def _over_before(shape: Shape, horizon: Horizon | None) -> int | None:
+    """The pane before which all are over; None: all are, as where there are no panes."""
     if horizon is None or not kind_of(shape).has_panes:
-        return panes.take(None)
+        return None
     at = horizon.get(shape.axis.column)
-    return None if at is None else panes.take(at // shape.pane)
+    return NEVER if at is None else at // shape.pane
 
 
 def _later(one: int | None, other: int | None) -> int | None:

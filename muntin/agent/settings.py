@@ -10,9 +10,9 @@ from pathlib import Path
 from muntin.errors import InputError
 from muntin.logs.patterns import PathPattern
 from muntin.model import Stream
+from muntin.wire.process import room
 
-LIBRARIES = 128 << 20  # bytes of an agent that does nothing
-LEAST_MEMORY = 2 * LIBRARIES
+KIND = "an agent"
 _CLAUSES = ("format", "timestamp", "slack")
 
 
@@ -33,16 +33,14 @@ class Limits:
     allow_code: bool = False  # whether it runs jobs in Python
 
     def __post_init__(self) -> None:
-        if self.memory < LEAST_MEMORY:
-            least = LEAST_MEMORY >> 20
-            raise InputError(f"an agent needs {least} MB, half of it for libraries; give --memory")
+        room(self.memory, KIND)
         if not 0 < self.cpu <= 64:
             raise InputError(f"--cpu {self.cpu:g} is no share of a core, as 0.5 is")
 
     @property
     def room(self) -> int:
         """What is left beside libraries."""
-        return self.memory - LIBRARIES
+        return room(self.memory, KIND)
 
     @property
     def waiting(self) -> int:

@@ -66,6 +66,16 @@ class BufferTree:
         self._most = children * _SPLIT
         self._root = _Node(full)
 
+    @property
+    def size(self) -> int:
+        """Bytes of all rows, as tables."""
+        nodes, size = [self._root], 0
+        while nodes:
+            node = nodes.pop()
+            size += node.size
+            nodes += node.children
+        return size
+
     def insert(self, table: pa.Table) -> None:
         """Adds a table in which no two rows are to be merged."""
         if not table.num_rows:

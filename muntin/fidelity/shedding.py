@@ -5,8 +5,8 @@
                 at     pane ▲  ·   pane       ·      ▲ the next that is done while it is of use
                             └── would be done too late: shed, and so are those up to the next
 
-A pane is of use for some time after its start: up to the end of the last window that holds it, and
-as long as that is waited for. How long a byte takes is measured, with and without the shapes that
+A pane is of use for some time: up to the end of the last window that holds it, and as long as that
+is waited for. How long a byte takes is measured, with and without the shapes that
 could be left out, and the bytes that wait are taken to lie evenly between what was read and now.
 """
 
@@ -16,9 +16,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from muntin.fidelity.score import EVER
+from muntin.windows.spec import WindowSpec
 
 FIRST_LOOK = 0.3  # of a pane that is read before anybody says how long it takes
+SHIPPING_US = 200_000  # from when a pane is done to when its windows can be made of it
 _RECENT = 0.8  # the weight of the newest measurement
+_PANES = 10_000  # that are looked at for one that will be in time
 
 
 @dataclass
@@ -59,11 +62,28 @@ class Backlog:
 
 
 @dataclass(frozen=True)
+class Use:
+    """Windows that panes are for, and how long each of them is waited for after its end."""
+
+    windows: WindowSpec
+    within: int
+
+    def until(self, start: int) -> int:
+        """Up to when the pane that begins here is of use."""
+        size = self.windows.pane
+        return self.windows.last_end(start // size) * size + self.within
+
+
+@dataclass(frozen=True)
 class Wanted:
-    """A shape's panes, and how long each is of use after its start."""
+    """A shape's panes, and what they are of use for."""
 
     pane: int
-    useful: int
+    uses: tuple[Use, ...]
+
+    def until(self, start: int) -> int:
+        """Up to when the pane that begins here is of use to anybody."""
+        return max(use.until(start) for use in self.uses)
 
     def is_late(self, backlog: Backlog, seconds: float) -> bool:
         """Whether the pane at hand will be done when it is of no use any more."""
@@ -71,19 +91,25 @@ class Wanted:
         if backlog.at - start < FIRST_LOOK * self.pane:
             return False
         done = backlog.now + (start + self.pane - backlog.at) * backlog.load(seconds)
-        return done > start + self.useful
+        return done + SHIPPING_US > self.until(start)
 
     def next(self, backlog: Backlog, seconds: float, others: float) -> int:
-        """The start of the next pane that will be done in time; EVER if there is none.
+        """The start of the next pane that will be done in time; EVER if there is none near.
 
         Up to it a byte takes only as long as `others` take, which is no time if it is not read.
         """
         whole, rest = backlog.load(seconds), backlog.load(others)
         if rest >= 1:
             return EVER
-        soonest = backlog.now - backlog.at * rest + self.pane * whole - self.useful
-        start = max(backlog.at + 1, int(soonest / (1 - rest)))
-        return -(-start // self.pane) * self.pane
+        longest = max(use.within + use.windows.range for use in self.uses)
+        soonest = backlog.now + SHIPPING_US - backlog.at * rest + self.pane * whole - longest
+        first = max(backlog.at + 1, int(soonest / (1 - rest)))
+        first = -(-first // self.pane) * self.pane
+        for start in range(first, first + _PANES * self.pane, self.pane):
+            done = backlog.now + (start - backlog.at) * rest + self.pane * whole
+            if done + SHIPPING_US <= self.until(start):
+                return start
+        return EVER
 
 
 def plan(

@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 
 from muntin.errors import BadValueError
 from muntin.fidelity.sampling import sampled
+from muntin.fidelity.shedding import Use
 from muntin.kernel.clocks import Clocks, Positions
 from muntin.kernel.kinds import kind_of
 from muntin.kernel.kinds.kind import Given
@@ -50,7 +51,7 @@ class Recipe:
     jobs: tuple[str, ...] = ()  # that are told of records which SQL refuses; if none, that raises
     errors: int = 0  # that one of these survives
     sources: frozenset[str] | None = None  # that are wanted; None: all
-    useful: int | None = None  # how long a pane is of use after its start; None: for ever
+    useful: tuple[Use, ...] | None = None  # what panes are of use for; None: for ever
 
 
 @dataclass(frozen=True)

@@ -233,7 +233,7 @@ class Consolidation:
                 pass  # the statement does it
             else:
                 return self._read(windows, doing)
-        tables = {"blocks": blocks, "due": _due(spec, ends)}
+        tables = {"blocks": blocks, "due": due_table(spec, ends)}
         return Relation(self.shape, consolidate_sql(self.shape, spec, algorithm), tables, doing)
 
     def _read(self, table: pa.Table, doing: str) -> Relation:
@@ -276,7 +276,7 @@ class Consolidation:
             others = others.filter(mine)
         if not others.num_rows:
             return base
-        tables = {"base": base.table(), "others": others, "due": _due(spec, ends)}
+        tables = {"base": base.table(), "others": others, "due": due_table(spec, ends)}
         return Relation(self.shape, with_others_sql(self.shape, spec), tables, base.doing)
 
 
@@ -287,7 +287,7 @@ def _inside(blocks: pa.Table, first: int, upto: int) -> pa.Table:
     return rows_where(blocks, inside)
 
 
-def _due(spec: WindowSpec, ends: Sequence[int]) -> pa.Table:
+def due_table(spec: WindowSpec, ends: Sequence[int]) -> pa.Table:
     numbers = np.asarray(ends, np.int64)
     return pa.table({"w": numbers, "start": spec.starts(numbers)})
 

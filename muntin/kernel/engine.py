@@ -38,6 +38,11 @@ def confine(memory: int) -> None:
     _memory = memory
 
 
+def is_confined() -> bool:
+    """Whether this process may see no files but those of its own."""
+    return _memory is not None
+
+
 def connection() -> duckdb.DuckDBPyConnection:
     """This thread's connection; made on first use, so that it never crosses a fork."""
     opened: duckdb.DuckDBPyConnection | None = getattr(_local, "connection", None)
@@ -103,9 +108,11 @@ class _Plans:
         slots = {relation: _Slot(table) for relation, table in tables.items()}
         for relation, slot in slots.items():
             self._con.register(f"{name}_{relation}", slot)
-        reads = ", ".join(f"{r} AS NOT MATERIALIZED (FROM {name}_{r})" for r in slots)
+        reads = ", ".join(
+            f"{quote(r)} AS NOT MATERIALIZED (FROM {quote(f'{name}_{r}')})" for r in slots
+        )
         try:
-            self._con.execute(f"PREPARE {name} AS {_with_sql(reads, sql)}")
+            self._con.execute(f"PREPARE {name} AS {with_sql(reads, sql)}")
         except duckdb.Error:
             self._drop(name, slots)
             raise
@@ -157,11 +164,19 @@ def _blamed(error: str) -> str:
 
 def describe(sql: str, columns: Mapping[str, str], relation: str) -> list[tuple[str, str]]:
     """Names and types of a statement over an empty relation; raises duckdb.Error as it is."""
-    con = connection()
-    fields = ", ".join(f"NULL::{kind} AS {quote(name)}" for name, kind in columns.items())
-    empty = f"(SELECT {fields or 'NULL AS nothing'} LIMIT 0)"
-    rows = con.execute(f"DESCRIBE {_with_sql(f'{relation} AS {empty}', sql)}").fetchall()
+    rows = connection().execute(f"DESCRIBE {_over_nothing(sql, columns, relation)}").fetchall()
     return [(str(name), str(kind)) for name, kind, *_ in rows]
+
+
+def value(sql: str, columns: Mapping[str, str], relation: str) -> object:
+    """The value that a statement has over an empty relation."""
+    rows = connection().execute(_over_nothing(sql, columns, relation)).fetchall()
+    return rows[0][0] if rows else None
+
+
+def _over_nothing(sql: str, columns: Mapping[str, str], relation: str) -> str:
+    fields = ", ".join(f"NULL::{kind} AS {quote(name)}" for name, kind in columns.items())
+    return with_sql(f"{relation} AS (SELECT {fields or 'NULL AS nothing'} LIMIT 0)", sql)
 
 
 def rehearse(sql: str, columns: Mapping[str, str], relation: str) -> None:
@@ -173,7 +188,7 @@ def rehearse(sql: str, columns: Mapping[str, str], relation: str) -> None:
     # MATERIALIZED keeps DuckDB from seeing that all is NULL, and then looking no further.
     row = f"{relation} AS MATERIALIZED (SELECT {fields or 'NULL AS nothing'})"
     try:
-        connection().execute(_with_sql(row, sql)).fetchall()
+        connection().execute(with_sql(row, sql)).fetchall()
     except duckdb.ConversionException:
         raise
     except duckdb.Error:
@@ -229,7 +244,7 @@ def is_function(name: str) -> bool:
     return True
 
 
-def _with_sql(relations: str, sql: str) -> str:
+def with_sql(relations: str, sql: str) -> str:
     """The statement with more relations before those it defines itself."""
     rest = f", {sql.removeprefix('WITH ')}" if sql.startswith("WITH ") else f" {sql}"
     return f"WITH {relations}{rest}"

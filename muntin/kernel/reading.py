@@ -9,6 +9,7 @@ from typing import NamedTuple
 from muntin.fidelity.losses import Loss, Unmade
 from muntin.fidelity.stream_time import Doubt
 from muntin.model import Fault, Tally
+from muntin.windows.ledger import Grid, on_grids
 
 Late = Mapping[str, tuple[int, int]]  # how many records, and how far behind the stream time at most
 Changed = Mapping[str, frozenset[int]]  # panes by shape
@@ -81,6 +82,17 @@ class Reading:
             for f in self.faults
         )
         return replace(self, faults=faults)
+
+    def on_grids(self, before: Mapping[str, Grid], now: Mapping[str, Grid]) -> Reading:
+        """The same on the grids that shapes have now; it was made with those they had before."""
+        if before == now:
+            return self
+        changed = dict(self.changed)
+        for id_ in changed.keys() & before.keys() & now.keys():
+            (_, old), (_, new) = before[id_], now[id_]
+            changed[id_] = frozenset(pane * old // new for pane in changed[id_])
+        tallies = added_up(on_grids(self.tallies, before, now))
+        return replace(self, tallies=tallies, changed=changed)
 
     @classmethod
     def merge(cls, readings: Iterable[Reading]) -> Reading:

@@ -11,11 +11,29 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from functools import cache
 
-from muntin.kernel.engine import quote
+from muntin.kernel.engine import literal, quote
 from muntin.kernel.sketches import stable_hash_sql
-from muntin.model import MARK, SHARE, TIME, UNTIL, Cell, Job, Key, Merge, Part, Shape
+from muntin.model import (
+    COPY,
+    MARK,
+    ORIGIN,
+    SET,
+    SHARE,
+    TIME,
+    UNTIL,
+    Cell,
+    Job,
+    Join,
+    Key,
+    Merge,
+    Part,
+    Shape,
+    Unnest,
+)
+from muntin.units import FIRST_US, LAST_US, describe_window
 from muntin.windows.spec import WindowSpec
 
 KEY_GROUPS = 256
@@ -38,6 +56,22 @@ def spec_id(spec: WindowSpec) -> int:
     return zlib.crc32(spec.key.encode()) >> 1 or 1
 
 
+def records_sql(shape: Shape) -> str:
+    """The records, each with what is joined beside it, and as often as it counts."""
+    records = "records"
+    beside: list[Join | Unnest] = [*shape.joins, *shape.lists]
+    for join in sorted(beside, key=lambda each: each.number):
+        if isinstance(join, Unnest):
+            records += f" CROSS JOIN unnest({join.sql}) AS __list{join.number}({join.column})"
+            continue
+        columns = (f"{quote(c.name)} AS {quote(join.column(c.name))}" for c in join.table.columns)
+        table = f"(SELECT {', '.join(columns)} FROM {join.relation})"
+        records += f" {'LEFT JOIN' if join.left else 'JOIN'} {table} ON {join.on}"
+    if shape.copies > 1:
+        return f"(SELECT *, unnest(range({shape.copies})) AS {COPY} FROM {records})"
+    return f"(SELECT * FROM {records})" if beside else records
+
+
 @cache
 def compute_sql(shape: Shape, windows: Windows, marked: bool, separate: bool = False) -> str:
     """Records to one block of panes or, where that is cheaper, of separate windows.
@@ -46,16 +80,50 @@ def compute_sql(shape: Shape, windows: Windows, marked: bool, separate: bool = F
     """
     if not separate:
         pane = floor_div_sql(quote(shape.axis.column), shape.pane)
-        records = "records"
+        records = records_sql(shape)
         if shape.spans is not None:
             pane, records = "__pane", _spans_sql(shape)
-        return _compute_sql(shape, pane, windows, marked, "0", records, False)
-    return "\nUNION ALL\n".join(
-        _compute_sql(
-            shape, "__w", (spec,), marked, str(spec_id(spec)), _spread_sql(shape, spec), True
-        )
-        for spec in windows
+        return _by_sets(shape, _compute_sql(shape, pane, windows, marked, "0", records, False))
+    return _by_sets(
+        shape,
+        "\nUNION ALL\n".join(
+            _compute_sql(
+                shape, "__w", (spec,), marked, str(spec_id(spec)), _spread_sql(shape, spec), True
+            )
+            for spec in windows
+        ),
     )
+
+
+def _by_sets(shape: Shape, sql: str) -> str:
+    """The rows of a block by each set of keys: those of the finest keys are merged to fewer."""
+    if not shape.sets:
+        return sql
+    by_copy: dict[int, list[int]] = {}
+    for number, each in enumerate(shape.sets):
+        by_copy.setdefault(each.copy, []).append(number)
+    cases = " ".join(f"WHEN {copy} THEN {numbers}" for copy, numbers in by_copy.items())
+    copy = "0" if shape.copies == 1 else "k0"
+    spread = f"SELECT *, unnest(CASE {copy} {cases} END) AS {SET} FROM (\n{sql}\n)"
+    columns = ["pane", "spec", "not_before", "part"]
+    for number, key in enumerate(shape.keys):
+        without = [str(n) for n, s in enumerate(shape.sets) if number not in s.keys]
+        name = f"k{number}"
+        if key.sql == SET:
+            name = SET
+        elif without and key.sql not in (COPY, ORIGIN):
+            name = f"CASE WHEN {SET} NOT IN ({', '.join(without)}) THEN {name} END"
+        columns.append(f"CAST({name} AS {key.type}) AS k{number}")
+    columns += [name for name in row_names(shape) if name.startswith("s")]
+    columns += [f"{_gathered_sql(cell)} AS {cell.name}" for cell in cells_of(shape)]
+    return f"SELECT {', '.join(columns)}\nFROM ({spread})\nGROUP BY ALL"
+
+
+def _gathered_sql(cell: Cell) -> str:
+    """Of a cell that Python makes, there is only the list it will be made of."""
+    if cell.merge is Merge.STATE:
+        return f"flatten(list({cell.name}) FILTER (WHERE {cell.name} IS NOT NULL))"
+    return _merged_sql(cell)
 
 
 def _compute_sql(
@@ -69,7 +137,7 @@ def _compute_sql(
             f"CAST({spec} AS INTEGER) AS spec",
             f"CAST({not_before} AS BIGINT) AS not_before",
             f"CAST({index} AS TINYINT) AS part",
-            *(f"CAST({key.sql} AS {key.type}) AS k{i}" for i, key in enumerate(shape.keys)),
+            *(f"CAST({_key_sql(key)} AS {key.type}) AS k{i}" for i, key in enumerate(shape.keys)),
             *sub_key_columns(shape, index),
             *cell_columns(shape, index),
         ]
@@ -82,6 +150,11 @@ def _compute_sql(
     return "\nUNION ALL\n".join(selects)
 
 
+def _key_sql(key: Key) -> str:
+    """Sets of keys are told apart when rows are there."""
+    return "0" if key.sql == SET else key.sql
+
+
 def _spans_sql(shape: Shape) -> str:
     """Each record once for every pane it touches, with the share of its span that lies there."""
     start, until = quote(shape.axis.column), quote(UNTIL)
@@ -89,7 +162,7 @@ def _spans_sql(shape: Shape) -> str:
     high = until if shape.until is None else f"least({until}, {shape.until})"
     first = floor_div_sql(low, shape.pane)
     last = floor_div_sql(f"greatest({low}, {high} - 1)", shape.pane)
-    panes = f"SELECT *, unnest(range({first}, {last} + 1)) AS __pane FROM records"
+    panes = f"SELECT *, unnest(range({first}, {last} + 1)) AS __pane FROM {records_sql(shape)}"
     inside = f"least({high}, (__pane + 1) * {shape.pane}) - greatest({low}, __pane * {shape.pane})"
     share = f"CASE WHEN {until} > {start} THEN ({inside}) / ({until} - {start}) ELSE 1.0 END"
     return f"(SELECT *, {share} AS {SHARE} FROM ({panes}))"
@@ -114,7 +187,7 @@ def selected_sql(shape: Shape, windows: Windows, marked: bool) -> str:
 def _spread_sql(shape: Shape, spec: WindowSpec) -> str:
     """Each record once for every window that holds it."""
     pane = floor_div_sql(quote(shape.axis.column), shape.pane)
-    return f"(SELECT *, {ends_sql(spec, pane)} AS __w FROM records)"
+    return f"(SELECT *, {ends_sql(spec, pane)} AS __w FROM {records_sql(shape)})"
 
 
 def ends_sql(spec: WindowSpec, pane: str) -> str:
@@ -188,14 +261,48 @@ def merge_sql(shape: Shape) -> str:
     return f"SELECT {keys}, {merged_cells(shape)}\nFROM blocks\nGROUP BY {keys}"
 
 
-def finish_sql(job: Job, consolidated: str, carried: Sequence[str] = ()) -> str:
+@dataclass(frozen=True)
+class Bounds:
+    """How positions of a window follow from the columns of its rows, and what it is called."""
+
+    start: str
+    end: str
+    name: str
+
+    def columns(self, job: Job) -> Iterator[str]:
+        """What is known of the window, if some expression of the job asks for it."""
+        asked = (job.having, *(o.sql for o in job.outputs), *(o.sql for o in job.order))
+        if any("p0.window_" in sql for sql in asked if sql):
+            yield f"{_position_sql(job.shape, self.start)} AS window_start"
+            yield f"{_position_sql(job.shape, self.end)} AS window_end"
+            yield f"{literal(self.name)} AS window_name"
+
+
+def bounds_of(shape: Shape, spec: WindowSpec) -> Bounds:
+    """The bounds of windows of one kind, of which rows tell the end."""
+    start, end = f"(w - {spec.length}) * {shape.pane}", f"w * {shape.pane}"
+    if not spec.regular:  # the table of due windows tells
+        start = f"(SELECT min(start) FROM due WHERE due.w = consolidated.w) * {shape.pane}"
+    return Bounds(start, end, describe_window(shape.axis, spec))
+
+
+def _position_sql(shape: Shape, position: str) -> str:
+    """A position on the axis, as people read it."""
+    if not shape.axis.is_time:
+        return position
+    shown = f"least(greatest({position}, {FIRST_US}), {LAST_US})"
+    return f"CAST(make_timestamp({shown}) AS TIMESTAMP WITH TIME ZONE)"
+
+
+def finish_sql(job: Job, consolidated: str, bounds: Bounds, carried: Sequence[str] = ()) -> str:
     """Windows to rows: cells become columns, then HAVING; ordering stays as o0…, k0….
 
     What is `carried` along of part 0 tells more of a window than its end.
     """
     shape = job.shape
     tables = [f"consolidated AS (\n{consolidated}\n)"]
-    tables += [f"p{i} AS ({_finish_part_sql(job, i, carried)})" for i in range(len(shape.parts))]
+    more = [*carried, *bounds.columns(job)]
+    tables += [f"p{i} AS ({_finish_part_sql(job, i, more)})" for i in range(len(shape.parts))]
     outputs = [f"CAST({o.sql} AS {o.type}) AS x{i}" for i, o in enumerate(job.outputs)]
     order = [f"{o.sql} AS o{i}" for i, o in enumerate(job.order)]
     ties = [f"p0.k{i} AS k{i}" for i in range(len(shape.keys))]

@@ -58,12 +58,32 @@ def is_aggregate(node: exp.Expr) -> bool:
     return name in aggregate_names() or name in _MACROS or name in _REFUSED
 
 
+def is_query(node: exp.Expr) -> bool:
+    """Whether it is a subquery."""
+    return isinstance(node, exp.Query) and not isinstance(node, exp.Table)
+
+
+def is_unnest(node: exp.Expr) -> bool:
+    """Whether it makes several rows of one."""
+    return isinstance(node, exp.Anonymous) and node.name.lower() == "unnest"
+
+
+def is_windowed(node: exp.Expr) -> bool:
+    """Whether it is what OVER follows, and so counts rows of a window of SQL."""
+    around = node.parent
+    if around is None or around.this is not node:
+        return False
+    if isinstance(around, exp.Filter | exp.IgnoreNulls | exp.RespectNulls):
+        return is_windowed(around)
+    return isinstance(around, exp.Window)
+
+
 def aggregates_in(node: exp.Expr, scope: Scope, before: int | None = None) -> Iterator[exp.Expr]:
     """The aggregates of an expression, and the names in it that stand for some."""
-    for inner in node.walk():
+    for inner in node.walk(prune=is_query):
         index = None if scope.column_sql(inner) else scope.item_named(inner, before)
         named = aggregates_in(scope.items[index], scope, index) if index is not None else iter(())
-        if is_aggregate(inner) or next(named, None) is not None:
+        if (is_aggregate(inner) and not is_windowed(inner)) or next(named, None) is not None:
             yield inner
 
 

@@ -12,21 +12,26 @@ from dataclasses import replace
 import duckdb
 from sqlglot import exp
 
-from muntin.errors import LanguageError
+from muntin.errors import InputError, LanguageError
+from muntin.kernel import tables as files
 from muntin.kernel.engine import describe, is_function, quote
 from muntin.language import dialect
+from muntin.language.around import finished_job
 from muntin.language.bounds import bounded
 from muntin.language.calls import PYTHON, check_one_record
+from muntin.language.cores import find_cores, needs_finish
+from muntin.language.foreign import translation
 from muntin.language.messages import nearest, reason
 from muntin.language.over import duration_of, over_of
 from muntin.language.python import Python, aggregate_code, python_job
 from muntin.language.queries import sql_job, table_of
-from muntin.language.scope import Scope, is_number, is_time
+from muntin.language.scope import Scope, is_number, is_time, is_whole
 from muntin.language.script import Script
 from muntin.logs.formats import FIXED_COLUMNS, TIMESTAMP_OF
 from muntin.logs.patterns import PathPattern
 from muntin.logs.regexes import group_names, portable
-from muntin.model import Code, Column, Format, Job, Program, Stream
+from muntin.logs.times import EPOCH_UNITS, since_epoch_sql
+from muntin.model import Code, Column, Format, Job, Program, Stream, Table
 from muntin.windows.sharing import share_panes
 
 ColumnsOf = Callable[[Stream], tuple[Column, ...]]
@@ -40,26 +45,32 @@ def check(
     streams: Mapping[str, Stream] | None = None,
     python: Python | None = None,
     jobs: Mapping[str, Job] | None = None,
+    tables: Mapping[str, Table] | None = None,
     settings_of: SettingsOf = lambda _, __: {},
 ) -> Program:
     """The program a text defines. `columns_of` looks at the logs for columns not declared.
 
     `settings_of` asks agents for the clauses of a stream that says nothing of its format.
     """
-    script = Script(text)
-    if not script.statements:
-        message = "nothing is defined here; expected CREATE STREAM or CREATE JOB"
-        raise LanguageError(message, text, 0)
     known = dict(streams or {})
-    checker = _Checker(script, columns_of, settings_of, known, python or Python())
-    checker.jobs.update(jobs or {})
-    for statement in script.statements:
-        try:
+    try:
+        script = Script(text)
+        if not script.statements:
+            message = "nothing is defined here; expected CREATE STREAM or CREATE JOB"
+            raise LanguageError(message, text, 0)
+        checker = _Checker(script, columns_of, settings_of, known, python or Python())
+        checker.jobs.update(jobs or {})
+        checker.tables.update(tables or {})
+        for statement in script.statements:
             checker.take(statement)
-        except LanguageError as error:
-            error.streams = tuple(checker.streams.values())
-            raise
-    return Program(checker.streams, share_panes(checker.jobs))
+    except LanguageError as error:
+        otherwise = translation(text.removeprefix("\ufeff"), error.start)
+        if otherwise is not None:
+            said = otherwise.message, text, otherwise.start, otherwise.end
+            error = LanguageError(*said).with_traceback(error.__traceback__)
+        error.streams = tuple(known.values())
+        raise error from None
+    return Program(checker.streams, share_panes(checker.jobs), checker.tables)
 
 
 class _Checker:
@@ -77,6 +88,7 @@ class _Checker:
         self.settings_of = settings_of
         self.streams = streams
         self.jobs: dict[str, Job] = {}
+        self.tables: dict[str, Table] = {}
         self.aggregates: dict[str, Code] = {}
 
     def take(self, statement: exp.Expr) -> None:
@@ -86,11 +98,29 @@ class _Checker:
             self._job(statement)
         elif isinstance(statement, dialect.CreateAggregate):
             self._aggregate(statement)
+        elif isinstance(statement, dialect.CreateTable):
+            self._table(statement)
         else:
             self._drop(statement)
 
+    def _table(self, node: exp.Expr) -> None:
+        name = self._new_name(node, "table", self.tables)
+        self._new_name(node, "stream", self.streams)
+        path = node.args["path"]
+        kind = node.args.get("kind") or files.kind_of_file(path.name)
+        if kind is None:
+            message = f"what '{path.name}' holds is not told by its name; expected FORMAT behind it"
+            raise self.script.error(f"{message}, and one of {', '.join(files.KINDS)}", path)
+        declared = self._columns(node.args.get("columns") or (), Format("json"))
+        table = Table(name, str(path.name), kind, declared)
+        try:
+            self.tables[name] = replace(table, columns=files.columns_of(table))
+        except InputError as error:
+            raise self.script.error(str(error), path) from error
+
     def _stream(self, node: exp.Expr) -> None:
         name = self._new_name(node, "stream", self.streams)
+        self._new_name(node, "table", self.tables)
         agents = tuple(self._agent(place) for place in node.args.get("agents") or ())
         if node.args.get("format") is None:
             self._with_settings(node, name, agents)
@@ -161,6 +191,9 @@ class _Checker:
         return self._time(timestamp, stream, "TIMESTAMP")
 
     def _time(self, node: exp.Expr, stream: Stream, clause: str) -> str:
+        unit = node.args.get("field") if isinstance(node, exp.In) else None
+        if unit is not None:
+            return self._counted(node.this, stream, clause, unit)
         scope = Scope(self.script, stream, stream.columns)
         check_one_record(node, scope, clause)
         sql, kind = scope.bound(node)
@@ -168,6 +201,20 @@ class _Checker:
             message = f"{clause} is of type {kind}; expected a timestamp, text or a number"
             raise self.script.error(message, node)
         return sql
+
+    def _counted(self, node: exp.Expr, stream: Stream, clause: str, unit: exp.Expr) -> str:
+        """A time that is so many of a unit since 1970, whatever the size of the number."""
+        name = unit.name.upper()
+        if name not in EPOCH_UNITS:
+            expected = f"{', '.join(EPOCH_UNITS[:-1])} or {EPOCH_UNITS[-1]}"
+            raise self.script.error(f"unknown unit '{unit.name}'; expected {expected}", unit)
+        sql = self._time(node, stream, clause)
+        columns = {c.name: c.type for c in stream.columns}
+        ((_, kind),) = describe(f"SELECT {sql} AS t FROM records", columns, "records")
+        if is_time(kind):
+            message = f"IN says what numbers since 1970 count, but this is of type {kind}"
+            raise self.script.error(message, unit)
+        return since_epoch_sql(sql, name, is_whole(kind))
 
     def _format(self, node: exp.Expr) -> Format:
         pattern, delimiter = node.args.get("pattern"), node.args.get("delimiter")
@@ -240,16 +287,29 @@ class _Checker:
     def _job(self, node: exp.Expr) -> None:
         name = self._new_name(node, "job", self.jobs)
         self._mark_aggregates(node)
-        table = table_of(self.script, node.args["query"])
-        stream = _spelled(table.name, self.streams)
-        if stream is None:
+        query = node.args["query"]
+        if not node.args.get("code") and needs_finish(query):
+            found = find_cores(self.script, query, self.streams, self.tables)
+            over = over_of(self.script, found.cores[0].view.stream, node)
+            job = finished_job(self.script, found, name, query, over)
+            self.jobs[name] = bounded(self.script, node, over, job)
+            return
+        table = table_of(self.script, query)
+        spelled = _spelled(table.name, self.streams)
+        if _spelled(table.name, self.tables) is not None:
+            message = (
+                f"'{table.name}' is a table; a job reads a stream, and may join it with tables"
+            )
+            raise self.script.error(message, table)
+        if spelled is None:
             known = nearest(table.name, self.streams, "no stream is defined yet")
             raise self.script.error(f"unknown stream '{table.name}'; {known}", table)
+        stream = self.streams[spelled]
         if node.args.get("code"):
-            self.jobs[name] = python_job(self.script, self.streams[stream], name, node, self.python)
+            self.jobs[name] = python_job(self.script, stream, name, node, self.python)
             return
-        over = over_of(self.script, self.streams[stream], node)
-        job = sql_job(self.script, self.streams[stream], name, node.args["query"], over)
+        over = over_of(self.script, stream, node)
+        job = sql_job(self.script, stream, name, query, over)
         self.jobs[name] = bounded(self.script, node, over, job)
 
     def _aggregate(self, node: exp.Expr) -> None:

@@ -1,4 +1,4 @@
-"""DuckDB's SQL plus CREATE STREAM, CREATE JOB, CREATE AGGREGATE and DROP JOB, for sqlglot.
+"""DuckDB's SQL plus CREATE STREAM, JOB, TABLE and AGGREGATE, and DROP JOB, for sqlglot.
 
 The parser only recognises; `check` decides what is meant and whether it can be done.
 """
@@ -11,6 +11,7 @@ from sqlglot import exp
 from sqlglot.dialects.duckdb import DuckDB
 from sqlglot.tokenizer_core import Token, TokenType
 
+from muntin.kernel.tables import KINDS as TABLE_FORMATS
 from muntin.language.expressions import ExpressionParser
 from muntin.units import counted, is_unit
 
@@ -61,6 +62,10 @@ class CreateAggregate(exp.Expression):
     arg_types: ClassVar = {"this": True, "code": True}
 
 
+class CreateTable(exp.Expression):
+    arg_types: ClassVar = {"this": True, "columns": False, "path": True, "kind": False}
+
+
 class DropJob(exp.Expression):
     arg_types: ClassVar = {"this": True, "if_exists": False}
 
@@ -99,14 +104,18 @@ class WindowKind(exp.Expression):
 
 
 class MuntinParser(ExpressionParser):
+    _in_query = False  # where a statement is a SELECT, as in WITH
+
     def _parse_statement(self) -> exp.Expr | None:
+        if self._in_query:
+            return self._parse_select(nested=True) or self._refuse("expected SELECT")
         if not self._curr or self._match(TokenType.SEMICOLON):
             return None
         if self._match(TokenType.CREATE):
             return self._take_create()
         if self._match(TokenType.DROP):
             return self._take_drop()
-        return self._refuse("expected CREATE STREAM, CREATE JOB, CREATE AGGREGATE or DROP JOB")
+        return self._refuse("expected CREATE STREAM, JOB, TABLE or AGGREGATE, or DROP JOB")
 
     def _take_create(self) -> exp.Expr:
         if self._match_text_seq("STREAM"):
@@ -115,7 +124,23 @@ class MuntinParser(ExpressionParser):
             return self._take_job()
         if self._match_text_seq("AGGREGATE"):
             return self._take_aggregate()
-        return self._refuse("expected STREAM, JOB or AGGREGATE after CREATE")
+        if self._match_text_seq("TABLE"):
+            return self._take_table()
+        return self._refuse("expected STREAM, JOB, TABLE or AGGREGATE after CREATE")
+
+    def _take_table(self) -> exp.Expr:
+        name = self._take_name("table")
+        columns = self._take_columns()
+        if not self._match(TokenType.FROM):
+            self._refuse("expected FROM and a quoted file after the table's name")
+        table = CreateTable(this=name, columns=columns, path=self._take_string("a quoted file"))
+        if self._match_text_seq("FORMAT"):
+            expected = f"expected one of {', '.join(TABLE_FORMATS)}"
+            token, kind = self._curr, self._take_word(expected).lower()
+            if kind not in TABLE_FORMATS:
+                self._refuse(f"unknown format '{kind}'; {expected}", token)
+            table.set("kind", kind)
+        return self._take_end(table)
 
     def _take_aggregate(self) -> exp.Expr:
         name = self._take_name("aggregate")
@@ -234,7 +259,9 @@ class MuntinParser(ExpressionParser):
             self._refuse("expected AS SELECT … after the job's name")
         is_python = self._match_text_seq("PYTHON")
         code = self._take_string("a quoted 'module:Class'") if is_python else None
+        self._in_query = True
         query = self._placed(self._take_source if is_python else self._parse_select)
+        self._in_query = False
         if query is None:
             self._refuse("expected SELECT or PYTHON after AS")
         job = CreateJob(this=name, query=query, code=code, end=self._prev.end)

@@ -8,7 +8,7 @@ from muntin.kernel.kinds import kind_of
 from muntin.kernel.plan import Plan, hasty, plan_of, skipping
 from muntin.kernel.python.code import methods_of
 from muntin.language.layout import laid_out
-from muntin.model import Format, Job, Part, Program, Shape, Stream
+from muntin.model import Format, Job, Part, Program, Shape, Stream, Table
 from muntin.units import describe, describe_extent, describe_time, describe_window
 from muntin.windows.choice import Choice
 from muntin.windows.spec import WindowSpec
@@ -56,8 +56,11 @@ def explain_plan(plan: Plan) -> str:
         *_leaves(job),
         f"  errors   {_errors(job.max_errors)}",
         *_sharing(plan),
+        *(f"  join     {_table_of(j.table)}, on {j.on}" for j in shape.joins),
+        *(f"  unnest   {u.column} {u.type} of {u.sql}" for u in shape.lists),
         *([f"  filter   {shape.where}"] if shape.where else []),
         *_partials(shape),
+        *_around(job),
         "  columns",
         *_table((o.name, o.type, f"= {o.sql}" if o.sql else "") for o in job.outputs),
     ]
@@ -65,6 +68,18 @@ def explain_plan(plan: Plan) -> str:
         sql = [] if operator.sql is None else laid_out(operator.sql, indent=4)
         lines += ["", f"  {operator}", *sql]
     return "\n".join([*lines, ""])
+
+
+def _around(job: Job) -> Iterator[str]:
+    """The columns that the finish has of the core, in the user's words, and its tables."""
+    if job.around is not None:
+        yield "  core, for the finish"
+        yield from _table(job.around.words)
+        yield from (f"  table    {_table_of(table)}" for table in job.around.tables)
+
+
+def _table_of(table: Table) -> str:
+    return f"{table.name} ({table.kind} {table.path})"
 
 
 def _code(shape: Shape) -> Iterator[str]:

@@ -125,10 +125,46 @@ class ExpressionParser(DuckDBParser):
         node = super()._parse_column_ops(this)
         return node and node.transform(_methods_apart, copy=False)
 
-    def _parse_with(self, *args: Any, **options: Any) -> exp.With | None:
-        if self._match(TokenType.WITH, advance=False):
-            self._refuse("WITH is not possible in a job")
-        return None
+    def _parse_select(self, *args: Any, **options: Any) -> exp.Expr | None:
+        parse = super()._parse_select
+        return self._placed(lambda: parse(*args, **options))
+
+    def _parse_cte(self) -> exp.CTE | exp.FunctionSpecification | None:
+        return self._placed(super()._parse_cte)
+
+    def _parse_from(self, *args: Any, **options: Any) -> exp.From | None:
+        parse = super()._parse_from
+        return self._placed(lambda: parse(*args, **options))
+
+    def _parse_join(self, *args: Any, **options: Any) -> exp.Join | None:
+        parse = super()._parse_join
+        return self._placed(lambda: parse(*args, **options))
+
+    def _parse_where(self, *args: Any, **options: Any) -> exp.Where | None:
+        parse = super()._parse_where
+        return self._placed(lambda: parse(*args, **options))
+
+    def _parse_group(self, *args: Any, **options: Any) -> exp.Group | None:
+        parse = super()._parse_group
+        return self._placed(lambda: parse(*args, **options))
+
+    def _parse_having(self, *args: Any, **options: Any) -> exp.Having | None:
+        parse = super()._parse_having
+        return self._placed(lambda: parse(*args, **options))
+
+    def _parse_limit(self, *args: Any, **options: Any) -> exp.Expr | None:
+        parse = super()._parse_limit
+        return self._placed(lambda: parse(*args, **options))
+
+    def _parse_offset(self, *args: Any, **options: Any) -> exp.Expr | None:
+        parse = super()._parse_offset
+        return self._placed(lambda: parse(*args, **options))
+
+    def _parse_order(self, this: exp.Expr | None = None, *args: Any, **options: Any) -> Any:
+        parse = super()._parse_order
+        if this is not None:
+            return parse(this, *args, **options)
+        return self._placed(lambda: parse(this, *args, **options))
 
     def _replace_lambda(self, node: exp.Expr | None, expressions: Any) -> exp.Expr | None:
         return node  # `scope` tells parameters and columns apart

@@ -6,27 +6,40 @@ met on the way are expanded into cells.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import duckdb
 from sqlglot import exp
 
 from muntin.kernel.aggregates import expand
 from muntin.kernel.engine import describe, rehearse
-from muntin.kernel.expander import Expander, stored
+from muntin.kernel.expander import Call, Expander, stored
 from muntin.language.calls import call_of, is_aggregate
 from muntin.language.messages import reason
 from muntin.language.scope import Scope, is_condition, is_parameter
 from muntin.language.script import tokens
-from muntin.model import Finish, Key, Part
+from muntin.model import SET, Finish, Key, Part
+
+_GROUPINGS = ("grouping", "grouping_id")
 
 
 class Groups:
-    def __init__(self, scope: Scope, keys: list[tuple[str, str]], split: bool = False) -> None:
-        """Keys are given by their SQL over a record and its type; `split` records by share."""
+    def __init__(
+        self,
+        scope: Scope,
+        keys: list[tuple[str, str]],
+        expander: Expander,
+        sets: Sequence[tuple[int, ...]] = (),
+    ) -> None:
+        """Keys are given by their SQL over a record and its type, sets by the numbers of keys."""
         self._scope = scope
-        self._expander = Expander(lambda sql, _: scope.type_of(sql), split)
+        self._sets = sets
+        self._expander = expander
         self._words = [tokens(sql) for sql, _ in keys]
         self._finished: dict[str, str] = {}
         self.keys = tuple(Key(sql, stored(kind)) for sql, kind in keys)
+        if sets:
+            self.keys += (Key(SET, "BIGINT"),)
 
     def sql(self, node: exp.Expr, before: int | None = None) -> str:
         """The expression over keys and finished aggregates."""
@@ -40,7 +53,7 @@ class Groups:
 
     def scalars(self) -> tuple[str, ...]:
         """All that is evaluated on every record: keys and arguments."""
-        keys = (key.sql for key in self.keys)
+        keys = (key.sql for key in self.keys if key.sql != SET)
         return tuple(dict.fromkeys((*keys, *self._expander.arguments())))
 
     def bound(self, node: exp.Expr, before: int | None = None) -> tuple[str, str]:
@@ -65,15 +78,45 @@ class Groups:
     def _group_sql(self, node: exp.Expr, before: int | None) -> str | None:
         if is_parameter(node):
             return None
+        if self._scope.is_bound(node):
+            return f"p0.{node.name.lower()}"
         if is_aggregate(node):
             return self._finished_sql(node, before)
+        if isinstance(node, exp.Anonymous) and node.name.lower() in _GROUPINGS:
+            return self._grouping_sql(node, before)
         key = self._key_sql(node, before)
         if key is None and isinstance(node, exp.Column):
             return self._named_sql(node, before)
         return key
 
+    def _grouping_sql(self, node: exp.Expr, before: int | None) -> str:
+        """A bit for each of the keys that are named: whether rows are not grouped by it."""
+        keys = [self._key_number(arg, before) for arg in node.expressions]
+        if not self._sets or not keys:
+            message = "GROUPING tells by which keys of ROLLUP, CUBE or GROUPING SETS a row is made"
+            raise self._scope.script.error(message, node)
+        bits = [_bits([key not in each for key in keys]) for each in self._sets]
+        cases = " ".join(f"WHEN {self._first_set + n} THEN {bit}" for n, bit in enumerate(bits))
+        return f"CASE {self._set_column()} {cases} END"
+
+    def _key_number(self, node: exp.Expr, before: int | None) -> int:
+        index = None if self._scope.column_sql(node) else self._scope.item_named(node, before)
+        if index is not None:
+            return self._key_number(self._scope.items[index].unalias(), index)
+        words = tokens(self._scope.sql(node, before))
+        if words not in self._words:
+            raise self._scope.script.error("GROUPING takes keys of GROUP BY", node)
+        return self._words.index(words)
+
+    _first_set = 0  # the number of the first of its sets
+
+    def _set_column(self) -> str:
+        return f"p0.k{len(self.keys) - 1}"
+
     def _key_sql(self, node: exp.Expr, before: int | None) -> str | None:
         if isinstance(node, exp.Literal) or not self.keys:
+            return None
+        if any(self._scope.is_bound(inner) for inner in node.walk()):
             return None
         words = tokens(self._scope.sql(node, before))
         return f"p0.k{self._words.index(words)}" if words in self._words else None
@@ -88,7 +131,9 @@ class Groups:
         raise self._scope.script.error(message, node)
 
     def _finished_sql(self, node: exp.Expr, before: int | None) -> str:
-        call = call_of(node, self._scope, before)
+        return self._finish_of(call_of(node, self._scope, before), node)
+
+    def _finish_of(self, call: Call, node: exp.Expr) -> str:
         try:
             name = expand(self._expander, call)
         except duckdb.Error as error:
@@ -102,11 +147,16 @@ class Groups:
         parts = self.parts()
         fields: list[list[str]] = [[] for _ in parts]
         fields[0] = [f"k{i} {key.type}" for i, key in enumerate(self.keys)]
+        fields[0] += [f"{name} {kind}" for name, kind in self._scope.bounds.items()]
         for finish in self.finishes():
             if finish.name not in self._finished:
                 self._finished[finish.name] = _finish_type(finish, parts)
             fields[finish.part].append(f"{finish.name} {self._finished[finish.name]}")
         return {f"p{i}": f"STRUCT({', '.join(each)})" for i, each in enumerate(fields) if each}
+
+
+def _bits(values: Sequence[bool]) -> int:
+    return sum(value << place for place, value in enumerate(reversed(values)))
 
 
 def _finish_type(finish: Finish, parts: tuple[Part, ...]) -> str:

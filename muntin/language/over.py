@@ -55,7 +55,8 @@ def over_of(script: Script, stream: Stream, job: exp.Expr) -> Over:
     if not kinds:
         message = "expected WINDOW and its length, for example WINDOW 5 MINUTES EVERY 1 MINUTE"
         raise LanguageError(message, script.text, int(job.args["end"]) + 1)
-    alias = job.args["query"].args["from_"].this.alias
+    read = job.args["query"].args.get("from_")
+    alias = read.this.alias if read is not None else ""
     clauses = _Clauses(script, Scope(script, stream, stream.columns, alias))
     sessions = [kind for kind in kinds if kind.args.get("gap")]
     over = clauses.session(kinds, job) if sessions else clauses.windows(kinds, job.args.get("pane"))

@@ -66,5 +66,5 @@ def with_job(
     clauses += f" WINDOW {window}" if window is not None else ""
     text = f"CREATE JOB {quote(name)} AS PYTHON {literal(reference)} FROM {quote(stream)}{clauses}"
     known: dict[str, Any] = {reference: job}
-    more = check(text, infer_columns, program.streams, Python(known=known), program.jobs)
-    return Program(more.streams, more.jobs)
+    python, tables = Python(known=known), program.tables
+    return check(text, infer_columns, program.streams, python, program.jobs, tables)

@@ -5,21 +5,30 @@ After this no name of the user's is left in anything that runs on blocks.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
 
 import duckdb
 from sqlglot import exp
 
-from muntin.kernel.engine import describe, function_names, is_function, volatile_names
-from muntin.kernel.expander import stored
+from muntin.kernel.engine import (
+    describe,
+    function_names,
+    is_function,
+    quote,
+    volatile_names,
+    with_sql,
+)
+from muntin.kernel.expander import Expander, stored
 from muntin.kernel.kinds import kind_of
-from muntin.language.calls import PYTHON, aggregates_in, is_aggregate
+from muntin.language.calls import PYTHON, aggregates_in, is_aggregate, is_unnest
 from muntin.language.grouped import Groups
 from muntin.language.messages import nearest, reason
 from muntin.language.over import Over
-from muntin.language.scope import Scope
+from muntin.language.scope import Scope, View
 from muntin.language.script import Script
-from muntin.model import UNTIL, Job, Order, Output, Shape, Stream
+from muntin.language.sets import MOST_SETS, count_sets, key_sets
+from muntin.model import UNTIL, Job, Join, KeySet, Order, Output, Shape, Stream, Table, Unnest
 
 RESERVED = ("job", "window_name", "window_start", "window_end", "records_read", "records_bad",
             "records_late", "records_failed", "c2", "c2_records", "revision", "emitted_at",
@@ -30,6 +39,9 @@ _REFUSED = {
     "joins": "JOIN is not possible in a job, which reads one stream",
     "locks": "FOR UPDATE is not possible in a job",
 }
+_OF_SETS = (exp.Cube, exp.Rollup, exp.GroupingSets)
+_Key = tuple[str, str]  # SQL over a record, and its type
+Sets = tuple[tuple[int, ...], ...]  # of keys, by their numbers
 _Column = tuple[exp.Expr, int | None]  # an expression, and the items of SELECT it may name
 
 
@@ -57,8 +69,18 @@ def table_of(script: Script, query: exp.Expr) -> exp.Table:
     return table
 
 
+def is_all_core(query: exp.Select) -> bool:
+    """Whether a SELECT that aggregates records has nothing around that, but where they are from."""
+    clauses = {clause: value for clause, value in query.args.items() if value}
+    if clauses.keys() - {*_ANSWERED, "with_", "joins"}:
+        return False
+    own = [clauses[c] for c in ("having", "order") if c in clauses] + query.expressions
+    return not any(_impossible(node) for place in own for node in place.walk())
+
+
 def _meaningless(node: exp.Expr) -> str | None:
-    if isinstance(node, exp.Tuple) and not node.expressions:
+    none = isinstance(node, exp.Tuple) and not node.expressions
+    if none and not isinstance(node.parent, exp.GroupingSets):
         return "expected an expression between '(' and ')'"
     called = isinstance(node, exp.Anonymous) and not isinstance(node.parent, exp.WithinGroup)
     if called and PYTHON not in node.meta and not is_function(node.name.lower()):
@@ -76,8 +98,6 @@ def _impossible(node: exp.Expr) -> str | None:
         return "OVER"
     if isinstance(node, exp.Query) and not isinstance(node, exp.Table):
         return "a subquery"
-    if isinstance(node, exp.Cube | exp.Rollup | exp.GroupingSets):
-        return "grouping by several sets of keys"
     if isinstance(node, exp.PositionalColumn):
         return "a column by its number"
     if isinstance(node, exp.Star) and isinstance(node.parent, exp.Anonymous):
@@ -89,49 +109,79 @@ def _impossible(node: exp.Expr) -> str | None:
 
 def sql_job(script: Script, stream: Stream, name: str, query: exp.Select, over: Over) -> Job:
     """The job that a SELECT over the stream defines."""
-    return _Query(script, stream, query).job(name, over)
+    alias = query.args["from_"].this.alias
+    return Query(script, View.of(stream, alias), query, over).job(name)
 
 
-class _Query:
-    def __init__(self, script: Script, stream: Stream, query: exp.Select) -> None:
+def expander_of(scope: Scope, over: Over) -> Expander:
+    """What turns aggregates over a stream's records into cells."""
+    split = scope.stream.spans == "split" and over.axis.is_time
+    return Expander(lambda sql, _: scope.type_of(sql), split)
+
+
+def shape_of(view: View, over: Over, uses: Iterable[str], **parts: Any) -> Shape:
+    """The shape of a job over these windows, whose keys, cells and filter are given.
+
+    Of the view, it has what is joined with records.
+    """
+    uses, stream = tuple(sorted(uses)), view.stream
+    return Shape(
+        joins=tuple(each for each in view.joins if isinstance(each, Join)),
+        lists=tuple(each for each in view.joins if isinstance(each, Unnest)),
+        stream=stream.name,
+        records=records_of(stream, uses),
+        uses=uses,
+        axis=over.axis,
+        pane=over.windows[0].pane if over.windows else 0,
+        begin=over.begin,
+        until=over.until,
+        gap=over.gap,
+        spans=stream.spans if over.axis.is_time else None,
+        **parts,
+    )
+
+
+class Query:
+    """One SELECT over the records of a stream, or over what a subquery shows of them."""
+
+    def __init__(self, script: Script, view: View, query: exp.Select, over: Over) -> None:
         self._script = script
+        self._over = over
         self._query = query
-        self._stream = stream
+        self._view = view
+        self._stream = stream = view.stream
         self._items: list[exp.Expr] = query.expressions
-        alias = query.args["from_"].this.alias
-        self._scope = Scope(script, stream, stream.visible_columns(), alias, self._items)
+        position = "TIMESTAMP WITH TIME ZONE" if over.axis.is_time else "BIGINT"
+        columns = stream.visible_columns()
+        self.scope = Scope(script, stream, columns, "", self._items, view, position)
+        self._scope = self.scope
 
-    def job(self, name: str, over: Over) -> Job:
+    def job(self, name: str) -> Job:
+        over = self._over
         self._check_items()
-        where = self._where()
-        split = self._stream.spans == "split" and over.axis.is_time
-        groups = Groups(self._scope, self._keys(), split)
+        where = self.where()
+        keys, sets = self.grouping()
+        groups = Groups(self._scope, keys, expander_of(self._scope, over), sets)
         outputs = tuple(self._outputs(groups))
         having = self._clause("having")
         having_sql = groups.condition(having, "HAVING") if having is not None else None
         order = tuple(self._orders(groups))
-        uses = tuple(sorted(self._scope.used))
-        shape = Shape(
-            stream=self._stream.name,
-            records=records_of(self._stream, uses),
+        shape = shape_of(
+            self._view,
+            over,
+            self._scope.used,
             keys=groups.keys,
             parts=groups.parts(),
-            uses=uses,
             where=where,
-            axis=over.axis,
-            pane=over.windows[0].pane if over.windows else 0,
-            begin=over.begin,
-            until=over.until,
-            gap=over.gap,
-            spans=self._stream.spans if over.axis.is_time else None,
             scalars=groups.scalars(),
+            sets=tuple(map(KeySet, sets)),
         )
         if over.gap is not None:
             self._check_session()
         job = Job(
             name, shape, over.windows, groups.finishes(), outputs, having_sql, order, self._limit()
         )
-        self._check_compute(job)
+        check_compute(self._script, self._query, self._stream, job)
         return job
 
     def _check_session(self) -> None:
@@ -159,37 +209,80 @@ class _Query:
                 message = "SELECT * is not possible in a job; name its keys and aggregates"
                 raise self._script.error(message, item, self._query)
 
-    def _where(self) -> str | None:
+    def where(self) -> str | None:
+        """Which records it looks at, those that its subqueries leave out aside."""
+        conditions = [shown.sql for shown in self._view.where]
+        self._scope.used |= {name for shown in self._view.where for name in shown.uses}
+        self._scope.used |= self._view.uses
         where = self._clause("where")
-        if where is None:
-            return None
-        self._refuse_aggregates(where, None, "WHERE; use HAVING or FILTER (WHERE …)")
-        return self._scope.condition(where, "WHERE")
+        if where is not None:
+            self._refuse_aggregates(where, None, "WHERE; use HAVING or FILTER (WHERE …)")
+            conditions.append(self._scope.condition(where, "WHERE"))
+        if len(conditions) < 2:
+            return conditions[0] if conditions else None
+        return " AND ".join(f"({condition})" for condition in conditions)
 
-    def _keys(self) -> list[tuple[str, str]]:
-        keys = list(self._key_nodes())
-        for node, before in keys:
-            self._refuse_aggregates(node, before, "GROUP BY")
-        if not keys and not any(
-            next(aggregates_in(item, self._scope, i), None) for i, item in enumerate(self._items)
-        ):
+    def grouping(self) -> tuple[list[_Key], Sets]:
+        """What records are grouped by, as SQL and type; and if by several sets of it, by which."""
+        group = self._query.args.get("group")
+        for words in ("rollup", "cube", "grouping_sets", "totals"):
+            if group is not None and group.args.get(words):
+                message = "keys stand in parentheses behind ROLLUP, CUBE or GROUPING SETS"
+                raise self._script.error(f"{message}: GROUP BY ROLLUP (a, b)", group)
+        if group is not None and any(isinstance(n, _OF_SETS) for n in group.expressions):
+            return self._key_sets(group)
+        nodes = list(self._key_nodes())
+        if not nodes and not self._has_aggregates():
             message = "a job answers with aggregates; expected one, or GROUP BY"
             raise self._script.error(message, self._items[0])
-        return [self._scope.bound(node, before) for node, before in keys]
+        return list(self._bound_keys(nodes)), ()
+
+    def _key_sets(self, group: exp.Expr) -> tuple[list[_Key], Sets]:
+        if self._over.gap is not None:
+            message = "each session is of one set of keys; several sets need windows they share"
+            raise self._script.error(message, group)
+        if (count := count_sets(group)) > MOST_SETS:
+            message = f"these are {count:,} sets of keys; at most {MOST_SETS} are possible"
+            raise self._script.error(message, group)
+        keys: list[_Key] = []
+        sets = []
+        for nodes in key_sets(group):
+            mine = list(self._bound_keys(map(self._key_node, nodes)))
+            keys += [key for key in dict.fromkeys(mine) if key not in keys]
+            sets.append(tuple(sorted({keys.index(key) for key in mine})))
+        return keys, tuple(sets)
+
+    def _bound_keys(self, nodes: Iterable[_Column]) -> Iterator[_Key]:
+        for node, before in nodes:
+            if not self._scope.is_told_by_window(node):
+                self._refuse_aggregates(node, before, "GROUP BY")
+                unnested = next(filter(is_unnest, node.walk()), None)
+                if unnested is not None:
+                    read = f"FROM {self._stream.name}, {self._script.words(unnested)} AS t(x)"
+                    message = f"elements of records' lists stand in FROM: {read} … GROUP BY x"
+                    raise self._script.error(message, unnested)
+                yield self._scope.bound(node, before)
 
     def _key_nodes(self) -> Iterator[_Column]:
         group = self._query.args.get("group")
         if group is None:
+            if self._query.args.get("distinct") and not self._has_aggregates():
+                yield from ((item.unalias(), index) for index, item in enumerate(self._items))
             return
         if not group.expressions and not group.args.get("all"):
             raise self._script.error("expected keys after GROUP BY", group, self._query)
         if group.args.get("all"):
             for index, item in enumerate(self._items):
-                if next(aggregates_in(item, self._scope, index), None) is None:
+                counted = next(aggregates_in(item, self._scope, index), None) is not None
+                if not counted and item.find(exp.Window) is None:
                     yield item.unalias(), index
         for node in group.expressions:
             for each in node.expressions if isinstance(node, exp.Tuple) else [node]:
                 yield self._key_node(each)
+
+    def _has_aggregates(self) -> bool:
+        items = enumerate(self._items)
+        return any(next(aggregates_in(item, self._scope, i), None) for i, item in items)
 
     def _key_node(self, node: exp.Expr) -> _Column:
         index = self._nth(node)
@@ -210,7 +303,9 @@ class _Query:
     def _outputs(self, groups: Groups) -> Iterator[Output]:
         taken: set[str] = set()
         for index, item in enumerate(self._items):
-            name = item.alias or self._usual_name(item)
+            if isinstance(item, exp.Column) and self._scope.is_bound(item):
+                continue  # every result has it
+            name = item.alias or usual_name(self._script, item)
             if name.lower() in RESERVED:
                 message = f"every result has a column '{name}'; choose another name with AS"
                 raise self._script.error(message, item)
@@ -220,12 +315,9 @@ class _Query:
             taken.add(name.lower())
             sql, kind = groups.bound(item.unalias(), index)
             yield Output(name, sql, result_type(kind))
-
-    def _usual_name(self, item: exp.Expr) -> str:
-        """A column is called as it is, or as the last of its fields; the rest by its words."""
-        last = item.expression if isinstance(item, exp.Dot) else item
-        plain = isinstance(last, exp.Column | exp.Identifier)
-        return last.name if plain else self._script.words(item)
+        if not taken:
+            message = "every result has these columns; expected one more, for example count(*)"
+            raise self._script.error(message, *self._items)
 
     def _orders(self, groups: Groups) -> Iterator[Order]:
         order = self._query.args.get("order")
@@ -259,15 +351,38 @@ class _Query:
         if aggregate is not None:
             raise self._script.error(f"an aggregate cannot stand in {clause}", aggregate, node)
 
-    def _check_compute(self, job: Job) -> None:
-        """Each expression is known to DuckDB by now; their statement must be too."""
-        columns = {c.name: c.type for c in self._stream.visible_columns()}
-        try:
-            sql = kind_of(job.shape).compute_sql(job.windows, marked=False)
-            ours = {job.shape.axis.column: "BIGINT", UNTIL: "BIGINT"}
-            describe(sql, columns | ours, "records")
-        except duckdb.Error as error:
-            raise self._script.error(reason(error), self._query) from error
+
+def usual_name(script: Script, item: exp.Expr) -> str:
+    """A column is called as it is, or as the last of its fields; the rest by its words."""
+    last = item.expression if isinstance(item, exp.Dot) else item
+    plain = isinstance(last, exp.Column | exp.Identifier)
+    return last.name if plain else script.words(item)
+
+
+def check_functions(script: Script, query: exp.Expr) -> None:
+    """Refuses functions that there are not, and those that are another value each time."""
+    for node in query.walk():
+        if (message := _meaningless(node)) is not None:
+            raise script.error(message, node, query)
+
+
+def check_compute(script: Script, query: exp.Expr, stream: Stream, job: Job) -> None:
+    """Each expression is known to DuckDB by now; their statement must be too."""
+    columns = {c.name: c.type for c in stream.visible_columns()}
+    try:
+        sql = kind_of(job.shape).compute_sql(job.windows, marked=False)
+        for join in job.shape.joins:
+            sql = with_sql(f"{join.relation} AS ({empty_sql(join.table)})", sql)
+        ours = {job.shape.axis.column: "BIGINT", UNTIL: "BIGINT"}
+        describe(sql, columns | ours, "records")
+    except duckdb.Error as error:
+        raise script.error(reason(error), query) from error
+
+
+def empty_sql(table: Table) -> str:
+    """No rows, with the columns of a table."""
+    columns = (f"NULL::{column.type} AS {quote(column.name)}" for column in table.columns)
+    return f"SELECT {', '.join(columns)} LIMIT 0"
 
 
 def records_of(stream: Stream, uses: Sequence[str]) -> str:

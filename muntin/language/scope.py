@@ -7,20 +7,64 @@ DuckDB. Columns come out quoted and in their exact spelling.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 
 import duckdb
 from sqlglot import exp
 
 from muntin.errors import LanguageError
-from muntin.kernel.engine import describe, quote, rehearse
+from muntin.kernel.engine import describe, quote, rehearse, value
 from muntin.language.messages import nearest, reason
 from muntin.language.script import Script
-from muntin.model import POSITION, Column, Stream
+from muntin.model import COPY, POSITION, Column, Join, Stream, Unnest
+
+WINDOW_COLUMNS = ("window_start", "window_end", "window_name")  # that every window has
+
+
+@dataclass(frozen=True)
+class Shown:
+    """A column that a subquery shows of each record: what it is, and of which columns."""
+
+    sql: str
+    type: str
+    uses: frozenset[str]
+
+
+@dataclass(frozen=True)
+class View:
+    """A stream's records as a SELECT sees them: all, or what a subquery shows of some."""
+
+    stream: Stream
+    called: tuple[str, ...]
+    columns: Mapping[str, Shown]
+    where: tuple[Shown, ...] = ()
+    joins: tuple[Join | Unnest, ...] = ()
+    beside: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    """Of tables that are joined, by what they are called: columns, and their names beside records.
+
+    Those names are among `columns` too.
+    """
+    uses: frozenset[str] = frozenset()  # of the conditions of joins
+
+    @property
+    def joined(self) -> dict[str, str]:
+        """The columns that records have beside their own, with their types."""
+        return {name: kind for join in self.joins for name, kind in join.columns.items()}
+
+    @classmethod
+    def of(cls, stream: Stream, *called: str) -> View:
+        """All of a stream."""
+        columns = stream.visible_columns()
+        shown = {c.name: Shown(quote(c.name), c.type, frozenset({c.name})) for c in columns}
+        return cls(stream, (stream.name, *called), shown)
 
 
 class Scope:
-    """The names that `columns` of a stream and the `items` of a SELECT give to expressions."""
+    """The names that `columns` of a stream and the `items` of a SELECT give to expressions.
+
+    With a `view` they are those of a subquery over the stream.
+    """
 
     def __init__(
         self,
@@ -29,14 +73,26 @@ class Scope:
         columns: Iterable[Column],
         alias: str = "",
         items: Sequence[exp.Expr] = (),
+        view: View | None = None,
+        position: str = "TIMESTAMP WITH TIME ZONE",
     ) -> None:
         self.script = script
+        # What is known of the window of a group; `position` is the type of its bounds.
+        self.bounds = dict(zip(WINDOW_COLUMNS, (position, position, "VARCHAR"), strict=True))
         self.stream = stream
         self.items = items
         self.used: set[str] = set()
         self._types: dict[str, str] = {}
         self._called = {stream.name.lower(), alias.lower()}
-        self._columns = {c.name: c.type for c in columns}
+        self._own = {c.name: c.type for c in columns}
+        self._columns = self._own
+        self._shown = view.columns if view is not None else {}
+        self._beside: Mapping[str, Mapping[str, str]] = {}
+        if view is not None:
+            self._beside = {name.lower(): columns for name, columns in view.beside.items()}
+            self._own = self._own | view.joined
+            self._called = {name.lower() for name in view.called}
+            self._columns = {name: shown.type for name, shown in view.columns.items()}
         self._exact = {name.lower(): name for name in self._columns}
         self._given = {item.alias.lower(): i for i, item in enumerate(items) if item.alias}
 
@@ -62,7 +118,7 @@ class Scope:
     def type_of(self, sql: str) -> str:
         """The type of an expression over a record, or of an aggregate over many."""
         if sql not in self._types:
-            columns = self._columns | {POSITION: "BIGINT"}
+            columns = self._own | {POSITION: "BIGINT", COPY: "BIGINT"}
             select = f"SELECT ({sql}) AS x FROM records"
             described = describe(select, columns, "records")
             if len(described) != 1:
@@ -72,10 +128,20 @@ class Scope:
             self._types[sql] = described[0][1]
         return self._types[sql]
 
+    def is_zero_of_nothing(self, sql: str) -> bool:
+        """Whether an aggregate of no records is zero, as a count is, and not unknown."""
+        columns = self._own | {POSITION: "BIGINT", COPY: "BIGINT"}
+        return value(f"SELECT ({sql}) FROM records", columns, "records") == 0
+
     def column_sql(self, node: exp.Expr) -> str | None:
         """The column of the stream, or the field of one, that a name stands for."""
         path = self._path(node)
-        return ".".join(map(quote, path)) if path else None
+        if not path:
+            return None
+        shown = self._shown.get(path[0])
+        first = quote(path[0]) if shown is None else shown.sql
+        first = first if re.fullmatch(r'"([^"]|"")*"', first) else f"({first})"
+        return ".".join([first, *map(quote, path[1:])])
 
     def item_named(self, node: exp.Expr, before: int | None = None) -> int | None:
         """The item of SELECT that a plain name stands for, if it does."""
@@ -83,16 +149,37 @@ class Scope:
         index = self._given.get(node.name.lower()) if plain else None
         return index if index is not None and (before is None or index < before) else None
 
+    def is_bound(self, node: exp.Expr) -> bool:
+        """Whether a name stands for a bound of the window, or its name."""
+        if not isinstance(node, exp.Column) or node.name.lower() not in WINDOW_COLUMNS:
+            return False
+        return not self._path(node) and self.item_named(node) is None
+
+    def is_told_by_window(self, node: exp.Expr) -> bool:
+        """Whether an expression is made of the window's bounds and name alone."""
+        columns = list(node.find_all(exp.Column))
+        return bool(columns) and all(map(self.is_bound, columns))
+
     def unknown(self, node: exp.Expr) -> LanguageError:
         identifiers = node.parts if isinstance(node, exp.Column) else [node]
         qualified = len(identifiers) > 1 and identifiers[0].name.lower() in self._called
         identifier = identifiers[1] if qualified else identifiers[0]
         dotted = ".".join(each.name for each in identifiers)
         meant = dotted if dotted.lower() in self._exact else identifier.name
-        known = nearest(meant, [*self._columns, *self._given], "it has no columns")
+        named = [name for name in (*self._columns, *self._given) if not name.startswith("__")]
+        known = nearest(meant, named, "it has no columns")
         message = f"stream '{self.stream.name}' has no column '{identifier.name}'; {known}"
+        if len(identifiers) > 1 and identifiers[0].name.lower() in self._beside:
+            known = nearest(identifiers[1].name, self._beside[identifiers[0].name.lower()], "")
+            identifier = identifiers[1]
+            message = f"'{identifiers[0].name}' has no column '{identifier.name}'; {known}"
         if self.item_named(node) is not None:
             message = f"'{identifier.name}' is used before SELECT names it"
+        elif self.is_bound(node):
+            message = (
+                f"a record is in several windows, so '{identifier.name}' is known of groups only: "
+                "in SELECT, HAVING and ORDER BY, outside of aggregates"
+            )
         if isinstance(node.parent, exp.JSONExtract):
             message += " (a lambda is written lambda x: …)"
         elif identifier.args.get("quoted") or identifier.name.startswith(("‘", "’", "“", "”")):
@@ -106,6 +193,9 @@ class Scope:
         )
         if len(names) > 1 and names[0].lower() in self._called and names[1].lower() in self._exact:
             names = names[1:]
+        elif len(names) > 1 and names[0].lower() in self._beside:
+            columns = self._beside[names[0].lower()]
+            return [columns[names[1].lower()], *names[2:]] if names[1].lower() in columns else []
         exact = self._exact.get(names[0].lower()) if names else None
         return [exact, *names[1:]] if exact is not None else []
 
@@ -113,7 +203,8 @@ class Scope:
         if not isinstance(node, exp.Column) or is_parameter(node):
             return None
         if path := self._path(node):
-            self.used.add(path[0])
+            shown = self._shown.get(path[0])
+            self.used |= {path[0]} if shown is None else shown.uses
             return self.column_sql(node)
         index = self.item_named(node, before)
         if index is None:

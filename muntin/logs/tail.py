@@ -104,12 +104,15 @@ class Tail:
             for source, unread in _by_source(self._watch.unread()).items()
         }
 
-    def skip(self, ends: Mapping[str, int]) -> None:
-        """Goes on behind these places in files, by path: what is before them is not read."""
+    def skip(self, ends: Mapping[str, int], reached: Mapping[str, int]) -> None:
+        """Goes on behind these places in files, by path: what is before them is not read.
+
+        `reached` says how far sources have come in time.
+        """
         for unread in self._watch.unread():
             end = ends.get(absolute(unread.file.path), 0)
             if unread.file.position < end <= unread.end:
-                self._watch.hand_out(unread, end, None)
+                self._watch.hand_out(unread, end, reached.get(unread.file.source))
 
     def next_batch(
         self,

@@ -11,6 +11,7 @@ from functools import cache
 
 from muntin.kernel.engine import literal, run
 
+EPOCH_UNITS = ("SECONDS", "MILLISECONDS", "MICROSECONDS", "NANOSECONDS")
 _MARKS = " \"'[]()"
 # Months and days are read in any case, and days of the week need not be right. A comma is a point.
 _FORMATS = (
@@ -70,6 +71,19 @@ def time_sql(text: str) -> str:
         f"coalesce(TRY_CAST({iso} AS TIMESTAMP WITH TIME ZONE), "
         f"try_strptime({other}, [{formats}]), make_timestamptz({us})) END"
     )
+
+
+def since_epoch_sql(number: str, unit: str, whole: bool) -> str:
+    """A TIMESTAMP from a number, or a text of one, that counts units since 1970.
+
+    Where the number is whole, it needs no more than integers.
+    """
+    number = f"CAST({number} AS {'BIGINT' if whole else 'DECIMAL(38, 9)'})"
+    exponent = 6 - 3 * EPOCH_UNITS.index(unit)
+    us = f"{number} * {10**exponent}"
+    if exponent < 0:
+        us = f"floor_div({number}, 1000)" if whole else f"{number} / 1000"
+    return f"make_timestamp({us if whole else f'CAST(floor({us}) AS BIGINT)'})"
 
 
 @cache

@@ -15,18 +15,24 @@ from muntin.wire.process import Door
 
 KIND = "a relay"
 _LOOK_SECONDS = 0.2
-_MEMORY = 512 << 20  # bytes that merging has
+MEMORY = 512 << 20  # bytes, with the libraries that it has loaded
 
 
 def serve(
-    name: str, agents: Sequence[str], door: Door, tell: Callable[[str], None], nice: int = 0
+    name: str,
+    agents: Sequence[str],
+    door: Door,
+    tell: Callable[[str], None],
+    nice: int = 0,
+    memory: int = MEMORY,
 ) -> None:
     """Runs a relay until it is sent SIGINT or SIGTERM. It shows agents the keys of its door."""
     door.host(KIND)
     addresses(agents)  # a list that cannot be read is told now
-    confine(_MEMORY)
+    left = process.room(memory, KIND)
+    confine(left // 2)
     os.nice(nice)
-    relay, stop = Relay(name, agents, Client(door.keys)), Event()
+    relay, stop = Relay(name, agents, Client(door.keys), left // 4), Event()
     try:
         process.serve(relay, KIND, name, door, tell, lambda: _wait(stop), stop)
     finally:

@@ -24,7 +24,7 @@ from muntin.wire.addresses import addresses
 from muntin.wire.client import Client, ask_any
 from muntin.wire.looks import Looks
 from muntin.wire.messages import Exchange, Fetch, Heard, Parcel, Plan, pack
-from muntin.wire.parcels import Shapes, fetched, merged, waves
+from muntin.wire.parcels import WAVE_BYTES, Shapes, fetched, merged, waves
 
 _PLANS_AT_MOST = 64
 
@@ -37,9 +37,14 @@ class Relay:
         name: str,
         agents: Sequence[str],
         client: Client,
+        most_fetched: int = WAVE_BYTES,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """`agents` are addresses, or files that list them."""
+        """`agents` are addresses, or files that list them.
+
+        About `most_fetched` bytes are fetched before any of them is passed on.
+        """
+        self.most_fetched = most_fetched
         self._name = name
         self._agents = tuple(agents)
         self._client = client
@@ -85,7 +90,7 @@ class Relay:
         if plan is not None and plan.python is None:  # code is run by nobody but agents
             shapes = {recipe.shape.id: recipe.shape for recipe in plan.recipes}
         mine = [each for each in wanted.ranges if each.via and each.via[0] in listed]
-        for wave in waves(mine):
+        for wave in waves(mine, self.most_fetched):
             left = None if until is None else max(0.0, until - self._clock())
             parcels, _ = fetched(self._client, replace(wanted, ranges=wave, within=left))
             yield from map(pack, self._together(shapes, parcels, until))

@@ -15,16 +15,18 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from muntin.errors import InputError
+from muntin.fidelity.losses import Loss
 from muntin.fidelity.scoreboard import Source
 from muntin.kernel.compute import Recipe
 from muntin.model import Stream
 from muntin.run.contracts import Batch, Delivery, Request
+from muntin.run.namesakes import Namesakes
 from muntin.wire.addresses import addresses
 from muntin.wire.client import Client
 from muntin.wire.keys import Keys
 from muntin.wire.looks import Looks
 from muntin.wire.messages import Exchange, Fetch, Heard, Known, Limits, News, Plan, Range
-from muntin.wire.parcels import fetched_somehow, tables, waves
+from muntin.wire.parcels import fetched_somehow, readings, tables, waves
 
 
 @dataclass(frozen=True)
@@ -42,8 +44,7 @@ class PullTask:
         shapes = {recipe.shape.id: recipe.shape for recipe in recipes}
         for wave in waves(self.wanted.ranges):
             parcels = fetched_somehow(self.client, replace(self.wanted, ranges=wave))
-            readings = tuple(reading for parcel in parcels for reading in parcel.readings)
-            yield Delivery(tables(shapes, parcels), readings)
+            yield Delivery(tables(shapes, parcels), readings(shapes, parcels))
 
 
 @dataclass(frozen=True)
@@ -68,31 +69,42 @@ class PullWork:
 class Agents:
     """The agents of one stream."""
 
-    def __init__(self, stream: Stream, pipeline: str, keys: Keys | None = None) -> None:
-        """`pipeline` is the name by which agents know for whom they count."""
+    def __init__(
+        self, stream: Stream, pipeline: str, keys: Keys | None = None, idle_seconds: float = 10.0
+    ) -> None:
+        """`pipeline` is the name by which agents know for whom they count.
+
+        One that has begun, and is away before it has sent anything, is awaited for the idle time.
+        """
         self._stream = stream
         self._client = Client(keys)
         self._pipeline = pipeline
         self._looks = Looks(self._client)
-        self._names: set[str] = set()  # of all agents that have ever answered
+        self._names = Namesakes(stream.name, idle_seconds)
         self._ways: dict[str, tuple[str, ...]] = {}  # to agents, from addresses that are listed
         self._around: tuple[str, ...] = ()  # addresses behind relays that are away
+        self._idle_seconds = idle_seconds
         self._seen: dict[str, float] = {}
+        self._begun: dict[str, float] = {}  # agents that are to send their first, when they spoke
+        self._unreadable: dict[str, tuple[Loss, ...]] = {}  # by agent, as it said last
         self._behind: frozenset[str] = frozenset()
         self._away: set[str] = set()
+        self._troubles: dict[str, str] = {}  # by agent
         self._listed: list[str] | None = None
         self._unlisted: str | None = None  # why they are not known any more
 
     def next(self, request: Request) -> Batch:
         plan = Plan(self._stream, tuple(request.recipes), request.slack_us)
         heard = self._hear(plan, request)
-        notes = [*self._missing(heard), *(note for each in heard.news for note in each.notes)]
         chosen = self._chosen(heard.news)
+        notes = [*self._missing(heard), *self._names.told(heard.news), *self._troubled(chosen)]
         for each in chosen:  # one that begins has not seen the end of its logs yet
             sends = each.last > self._known(each.agent, request).final
             before = self._seen.get(each.agent) or (request.now if sends else 0.0)
-            self._seen[each.agent] = each.seen_at or before
-        self._behind = frozenset(each.agent for each in chosen if each.unread)
+            seen = before if each.age is None else request.now - each.age
+            self._seen[each.agent] = max(before, seen)
+            self._unreadable[each.agent] = each.unreadable
+        self._behind = frozenset(self._await(chosen, request))
         ranges = tuple(
             Range(each.agent, final, each.last, each.bytes, each.via)
             for each in chosen
@@ -104,6 +116,7 @@ class Agents:
             sum(each.bytes for each in ranges),
             notes=tuple(notes),
             touched={**dict.fromkeys(request.sources, 0.0), **self._seen},  # away is not ended
+            unreadable={name: losses for name, losses in self._unreadable.items() if losses},
         )
 
     def behind(self, sources: Mapping[str, Source]) -> frozenset[str]:
@@ -167,31 +180,47 @@ class Agents:
             self._pipeline,
             self._stream.name,
             plan.digest,
-            {name: self._known(name, request) for name in self._names},
+            {name: self._known(name, request) for name in self._names.names},
             limits={r.shape.id: Limits(r.over, r.needs) for r in plan.recipes},
             wanted=request.wanted,
         )
         first = self._looks.at(places, told)
-        self._names |= {each.agent for each in first.news}
-        needing = {each.via[0] for each in first.news if each.digest != plan.digest}
+        meant = self._names.meant(first.news, request.now)
+        needing = {each.via[0] for each in meant if each.digest != plan.digest}
         if not needing:
             return first
-        known = {name: self._known(name, request) for name in self._names}
+        known = {name: self._known(name, request) for name in self._names.names}
         second = self._looks.at(sorted(needing), replace(told, known=known, plan=plan))
         kept = (each for each in first.news if each.via[0] not in needing)
         return Heard((*kept, *second.news), {**first.away, **second.away})
 
     def _known(self, agent: str, request: Request) -> Known:
         source = request.sources.get(agent, Source(sequence=request.released))
-        return Known(source.sequence, source.counted)
+        return Known(source.sequence, source.counted, self._names.identity(agent))
 
     def _chosen(self, news: Sequence[News]) -> list[News]:
-        """Of every agent the news that came through the most relays; of equals, the first."""
+        """Of every agent that is read, the news through the most relays; of equals, the first."""
         chosen: dict[str, News] = {}
         for each in news:
+            if each.identity != self._names.identity(each.agent):
+                continue
             if each.agent not in chosen or len(each.via) > len(chosen[each.agent].via):
                 chosen[each.agent] = each
         return list(chosen.values())
+
+    def _await(self, news: Sequence[News], request: Request) -> Iterator[str]:
+        """The agents that are about to send more."""
+        for each in news:
+            self._begun.pop(each.agent, None)
+            if each.trouble:
+                continue
+            if each.unread:
+                yield each.agent
+            if each.agent not in request.sources and each.age is None:
+                self._begun[each.agent] = request.now
+        for agent, at in self._begun.items():
+            if request.now - at <= self._idle_seconds:
+                yield agent
 
     def _missing(self, heard: Heard) -> Iterator[str]:
         """Tells once of everybody who is away."""
@@ -200,6 +229,16 @@ class Agents:
             hint = "; agents behind it are read directly" if read else ""
             yield f"stream '{self._stream.name}': {heard.away[place]}{hint}"
         self._away = {*heard.away}
+
+    def _troubled(self, news: Sequence[News]) -> Iterator[str]:
+        """Tells once of every agent that is there and cannot go on, and why."""
+        known, self._troubles = self._troubles, {n.agent: n.trouble for n in news if n.trouble}
+        for agent, trouble in self._troubles.items():
+            if known.get(agent) != trouble:
+                yield (
+                    f"stream '{self._stream.name}': agent '{agent}' cannot go on: {trouble}; it "
+                    "tries again"
+                )
 
 
 def _around(way: Sequence[str], away: set[str], tried: set[str]) -> str | None:

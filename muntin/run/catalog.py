@@ -12,7 +12,7 @@ from functools import cached_property
 
 from muntin.kernel.compute import Recipe
 from muntin.model import Job, Shape, Stream
-from muntin.windows.ledger import Grid
+from muntin.windows.ledger import Grid, grids_of
 from muntin.windows.sharing import share_panes
 from muntin.windows.spec import WindowSpec
 
@@ -97,9 +97,7 @@ class Catalog:
     @cached_property
     def grids(self) -> dict[str, Grid]:
         """The axis and the size of panes of each shape that has panes."""
-        return {
-            id_: (shape.axis.column, shape.pane) for id_, shape in self.shapes.items() if shape.pane
-        }
+        return grids_of(self.shapes)
 
     @cached_property
     def counts(self) -> bool:

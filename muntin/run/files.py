@@ -18,7 +18,7 @@ from muntin.fidelity.score import EVER
 from muntin.fidelity.scoreboard import Source
 from muntin.kernel.compute import Recipe
 from muntin.logs.chunks import PIECE_BYTES, WorkOrder
-from muntin.logs.events import FileEvents
+from muntin.logs.events import Events
 from muntin.logs.files import FilePosition
 from muntin.logs.index import Ranges, TimeIndex
 from muntin.logs.records import read_lanes
@@ -85,7 +85,7 @@ class LogFiles:
         batch_bytes: int = BATCH_BYTES,
         piece_bytes: int = PIECE_BYTES,
         lanes: int | None = None,
-        events: FileEvents | None = None,
+        events: Events | None = None,
     ) -> None:
         """Where order does not matter, a batch has as many `lanes`, or one a piece of log.
 
@@ -106,10 +106,7 @@ class LogFiles:
         """There is nothing to end."""
 
     def next(self, request: Request) -> Batch:
-        time = TIME.column
-        reached = {
-            name: s.reached[time] for name, s in request.sources.items() if time in s.reached
-        }
+        reached = _times(request.sources)
         only = _wanted(request.recipes)
         if request.needs is not None and self._kept is None:
             self._kept = self._needed(request.now, request.needs, request.sources)
@@ -163,14 +160,15 @@ class LogFiles:
         kept = [index.kept(stretches, needs.slack_us) for index in indexes]
         return {path: ranges for of_source in kept for path, ranges in of_source.items()}
 
-    def skip(self, before: int, slack_us: int) -> None:
+    def skip(self, before: int, slack_us: int, sources: Mapping[str, Source]) -> None:
         """Leaves out what was not read yet and is from before a time, as far as some lines tell."""
         try:
             for orders in self.tail.orders().values():
                 index = TimeIndex.of(orders, self._stream)
                 kept = index.kept(np.array([[before, EVER]]), slack_us)
                 ends = {order.path: order.end for order in orders}
-                self.tail.skip({p: r[0][0] if r else ends[p] for p, r in kept.items()})
+                starts = {path: r[0][0] if r else ends[path] for path, r in kept.items()}
+                self.tail.skip(starts, _times(sources))
         except (OSError, InputError):
             return  # told of when the file is read
 
@@ -184,6 +182,11 @@ class LogFiles:
             for start, end in ranges:
                 if start < order.end and order.start < end:
                     yield replace(order, start=max(start, order.start), end=min(end, order.end))
+
+
+def _times(sources: Mapping[str, Source]) -> dict[str, int]:
+    """How far sources have come in time."""
+    return {name: source.time for name, source in sources.items() if source.time is not None}
 
 
 def _wanted(recipes: Sequence[Recipe]) -> frozenset[str] | None:

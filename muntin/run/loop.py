@@ -16,6 +16,7 @@ from muntin.fidelity.losses import Loss
 from muntin.fidelity.sampling import picked, sufficient
 from muntin.fidelity.score import EVER, NEVER
 from muntin.fidelity.scoreboard import Moment, Scoreboard, Source
+from muntin.fidelity.shedding import Use
 from muntin.fidelity.stream_time import STEP_US
 from muntin.kernel.compute import Recipe
 from muntin.kernel.kinds import kind_of
@@ -531,13 +532,12 @@ class Loop:
         return Turn(stream, emission, size, self._remaining, records, self.notes())
 
 
-def _useful(jobs: Sequence[Job]) -> int | None:
-    """How long a pane is of use to jobs of one shape after its start; None: for ever.
-
-    That is up to the end of the last window that holds it, and as long as this is waited for.
-    """
+def _useful(jobs: Sequence[Job]) -> tuple[Use, ...] | None:
+    """What panes of these jobs, which are of one shape, are of use for; None: for ever."""
     shape = jobs[0].shape
-    patient = any(job.bounds.within_us is None for job in jobs) or shape.revise_us is not None
-    if patient or not shape.axis.is_time or not shape.pane:
+    if shape.revise_us is not None or not shape.axis.is_time or not shape.pane:
         return None
-    return max((job.bounds.within_us or 0) + spec.range for job in jobs for spec in job.windows)
+    uses = [(job.bounds.within_us, spec) for job in jobs for spec in job.windows]
+    if any(within is None for within, _ in uses):
+        return None
+    return tuple(Use(spec, within or 0) for within, spec in uses)

@@ -101,7 +101,7 @@ class StreamRun:
         sharing = settings.sharing
         if stream.agents:
             self.intake, sharing = (
-                Agents(stream, journal.progress.pipeline, settings.keys),
+                Agents(stream, journal.progress.pipeline, settings.keys, settings.idle_seconds),
                 "shared",
             )
         else:

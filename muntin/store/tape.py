@@ -71,6 +71,36 @@ def read(path: Path, upto: int | None = None) -> Iterator[bytes]:
         raise StateError(f"{path} is damaged at byte {at:,}")
 
 
+def places(path: Path) -> Iterator[tuple[int, bytes]]:
+    """The records of a file, as `read` has them, and where they begin."""
+    start = 0
+    for record in read(path):
+        yield start, record
+        start += length(record)
+
+
+def at(path: Path, starts: Iterable[int]) -> Iterator[bytes]:
+    """The records that begin at some places, one after another."""
+    try:
+        with path.open("rb") as file:
+            end = file.seek(0, os.SEEK_END)
+            for start in starts:
+                file.seek(start)
+                size, _ = _HEAD.unpack(file.read(_HEAD.size).ljust(_HEAD.size, b"\0"))
+                file.seek(start)
+                record = _record(memoryview(file.read(min(end, _HEAD.size + size))), 0)
+                if record is None:
+                    raise StateError(f"{path} is damaged at byte {start:,}")
+                yield bytes(record)
+    except OSError as error:
+        raise StateError(f"{path} cannot be read: {error.strerror}") from error
+
+
+def length(record: bytes) -> int:
+    """How much of a file a record takes."""
+    return _HEAD.size + len(record)
+
+
 def _record(data: memoryview, at: int) -> memoryview | None:
     """The record at a place, if there is a whole one."""
     if at + _HEAD.size > len(data):

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 from operator import itemgetter
@@ -17,13 +17,47 @@ from operator import itemgetter
 import numpy as np
 from numpy.typing import NDArray
 
-from muntin.model import NOWHERE, Counts, Tally
+from muntin.model import NOWHERE, Counts, Shape, Tally
 from muntin.windows.spec import WindowSpec
 
 Grid = tuple[str, int]  # an axis and the size of panes on it
 Names = tuple[str, ...]
 Rows = NDArray[np.integer]
 _WORTH_PACKING = 8  # tallies of a pane
+
+
+def grids_of(shapes: Mapping[str, Shape]) -> dict[str, Grid]:
+    """The axis and the size of panes of each shape that has panes."""
+    return {id_: (shape.axis.column, shape.pane) for id_, shape in shapes.items() if shape.pane}
+
+
+def on_panes_of(size: int, tally: Tally) -> Tally:
+    """A tally on panes of another size: those in which its own pane and its mark start."""
+    mark = None if tally.not_before is None else tally.not_before * tally.size // size
+    return tally._replace(size=size, pane=tally.pane * tally.size // size, not_before=mark)
+
+
+def on_grids(
+    tallies: Iterable[Tally], before: Mapping[str, Grid], now: Mapping[str, Grid]
+) -> Iterator[Tally]:
+    """Tallies that were counted on the grids that shapes had before, on those that they have now.
+
+    Records are counted once on each grid. So what one of before has is moved only to a grid that
+    was not among them. Of several that shapes had, the finest is moved; what is on a grid that
+    nobody has any more is left out.
+    """
+    old, new = {*before.values()}, {*now.values()}
+    moves: dict[Grid, int] = {}  # by new grid, the size of panes on the old one
+    for id_, (_, size) in before.items():
+        if id_ in now and now[id_] not in old:
+            moves[now[id_]] = min(size, moves.get(now[id_], size))
+    for tally in tallies:
+        grid = tally.axis, tally.size
+        if grid in new or grid not in old:
+            yield tally
+        for (axis, size), from_size in moves.items():
+            if grid == (axis, from_size):
+                yield on_panes_of(size, tally)
 
 
 @dataclass(frozen=True)
@@ -344,19 +378,11 @@ class Ledger:
                         counts = known.setdefault(t.source, Counter())
                         counts.update(records=t.records, bad=t.bad)
             for t in pane.tallies(grid, number):
-                mark = None if t.not_before is None else t.not_before * before // size
-                less = known.get(t.source, Counter()) if mark is None else Counter()
+                less = known.get(t.source, Counter()) if t.not_before is None else Counter()
                 records, bad = t.records - less["records"], t.bad - less["bad"]
                 if not less or records > 0 or bad > 0:
-                    moved.append(
-                        t._replace(
-                            size=size,
-                            pane=place,
-                            not_before=mark,
-                            records=max(0, records),
-                            bad=max(0, bad),
-                        )
-                    )
+                    left = t._replace(records=max(0, records), bad=max(0, bad))
+                    moved.append(on_panes_of(size, left))
         self.add(moved)
         self._added = None  # some lie before panes that were forgotten there
 

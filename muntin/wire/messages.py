@@ -25,10 +25,12 @@ from typing import TypeVar
 import msgspec
 
 from muntin.errors import WireError
+from muntin.fidelity.losses import Loss
 from muntin.kernel.block import Block
 from muntin.kernel.compute import Recipe
 from muntin.kernel.reading import Reading
 from muntin.model import Stream
+from muntin.windows.ledger import Grid
 
 VERSION = 1  # of what is said here
 _FRAME = struct.Struct("<4sHQI")  # magic, version, length and checksum of a parcel
@@ -78,13 +80,15 @@ class Known:
     final: int  # the number of the last delivery that is committed
     counted: Mapping[str, int] = field(default_factory=dict)
     """By axis: how far deliveries have come that are final."""
+    identity: str = ""  # which agent of this name is meant; none: whichever there is
 
 
 @dataclass(frozen=True)
 class Exchange:
     """One look of a pipeline at agents. The plan is sent where one of them has another.
 
-    An agent that is not among those `known` tells who it is, and does nothing else.
+    An agent that is not among those `known` tells who it is, and does nothing else. So does one
+    with the name of another that is meant.
     """
 
     pipeline: str  # a name for the state it keeps, which no other has
@@ -108,9 +112,11 @@ class News:
     last: int = 0  # the number of the last delivery
     bytes: int = 0  # of deliveries that are not final
     unread: bool = False  # whether there is more than they tell of
-    seen_at: float = 0.0  # when all that was written had been read, by the agent's clock
-    notes: tuple[str, ...] = ()
+    age: float | None = None  # seconds since all that was written had been read; None: never yet
+    unreadable: tuple[Loss, ...] = ()  # what is there and cannot be read now
+    trouble: str = ""  # why it cannot go on now; it tries again
     via: tuple[str, ...] = ()  # addresses from who hears this to the agent, its own the last
+    identity: str = ""  # tells processes of one name apart
 
 
 @dataclass(frozen=True)
@@ -148,12 +154,14 @@ class Parcel:
     """Deliveries on their way: what was read, and the blocks by shape.
 
     `numbers` has, by agent, the number of the last delivery in here; those before it, from where
-    they were asked for, are in here or in parcels before.
+    they were asked for, are in here or in parcels before. `grids` are those that shapes had when
+    it was cut: tallies are on them.
     """
 
     numbers: Mapping[str, int]
     readings: tuple[Reading, ...]
     blocks: Mapping[str, bytes]
+    grids: Mapping[str, Grid] = field(default_factory=dict)  # by shape
 
 
 def encode(message: object) -> bytes:

@@ -11,7 +11,9 @@ import pyarrow as pa
 from muntin.errors import WireError
 from muntin.kernel.block import Block, Sources
 from muntin.kernel.merge import block_of, merge
+from muntin.kernel.reading import Reading
 from muntin.model import Shape
+from muntin.windows.ledger import grids_of
 from muntin.wire.client import Client, remaining
 from muntin.wire.messages import Fetch, Parcel, Range
 
@@ -88,6 +90,14 @@ def tables(shapes: Shapes, parcels: Sequence[Parcel]) -> dict[str, pa.Table]:
     }
 
 
+def readings(shapes: Shapes, parcels: Sequence[Parcel]) -> tuple[Reading, ...]:
+    """The readings of all parcels, on the grids that these shapes have."""
+    grids = grids_of(shapes)
+    return tuple(
+        each.on_grids(parcel.grids, grids) for parcel in parcels for each in parcel.readings
+    )
+
+
 def merged(shapes: Shapes, parcels: Sequence[Parcel]) -> Parcel:
     """One parcel that says what all of them say; blocks of other shapes are left out.
 
@@ -107,8 +117,7 @@ def merged(shapes: Shapes, parcels: Sequence[Parcel]) -> Parcel:
                 version=max(block.version for block in several),
             )
             blocks[id_] = made.encode()
-    readings = tuple(reading for parcel in parcels for reading in parcel.readings)
-    return Parcel(numbers, readings, blocks)
+    return Parcel(numbers, readings(shapes, parcels), blocks, grids_of(shapes))
 
 
 def _blocks(parcels: Sequence[Parcel]) -> dict[str, list[Block]]:

@@ -14,6 +14,8 @@ from muntin.errors import InputError
 from muntin.wire.keys import Keys
 from muntin.wire.server import Answering, Server
 
+LIBRARIES = 128 << 20  # bytes of a process that does nothing
+_LEAST_MEMORY = 2 * LIBRARIES
 _Host = ipaddress.IPv4Address | ipaddress.IPv6Address
 
 
@@ -41,6 +43,14 @@ class Door:
                 f"{self.listen} is open to others: {_alone(kind)}; give --keys, or 127.0.0.1:PORT"
             )
         return found
+
+
+def room(memory: int, kind: str) -> int:
+    """What is left of some bytes beside libraries; refuses too few. `kind` is as "an agent"."""
+    if memory < _LEAST_MEMORY:
+        least = _LEAST_MEMORY >> 20
+        raise InputError(f"{kind} needs {least} MB, half of it for libraries; give --memory")
+    return memory - LIBRARIES
 
 
 def serve(

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from threading import Thread
 
-from muntin.agent.agent import Agent, Asked
+from muntin.agent.agent import Agent
 from muntin.agent.settings import AgentSettings, Limits, StreamSettings
 from muntin.wire.keys import Keys
 from muntin.wire.server import Server
@@ -28,12 +28,13 @@ def serving(
     mutual: bool = False,
     limits: Limits | None = None,
     at: str = "127.0.0.1:0",
+    pattern: str = "*.log",
 ) -> Iterator[tuple[Agent, str]]:
-    """An agent that reads `folder/*.log` as stream logs, and its address."""
+    """An agent that reads some files of a folder as stream logs, and its address."""
     (folder / "state").mkdir(parents=True, exist_ok=True)
-    streams = {"logs": StreamSettings((str(folder / "*.log"),), CLAUSES)}
+    streams = {"logs": StreamSettings((str(folder / pattern),), CLAUSES)}
     agent = Agent(AgentSettings(name, folder / "state", streams, limits or Limits()))
-    server = Server(Asked(agent), at, keys, mutual)
+    server = Server(agent, at, keys, mutual)
     reading = Thread(target=agent.run)
     reading.start()
     try:

@@ -2,20 +2,28 @@
 
 from __future__ import annotations
 
+import re
 import time
+from collections.abc import Iterable
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
+from threading import Event, Thread
 
 import pytest
 
 from muntin.agent.agent import Agent
+from muntin.agent.reader import StreamReader
 from muntin.agent.settings import AgentSettings, Limits, StreamSettings
-from muntin.errors import WireError
+from muntin.errors import StateError, WireError
 from muntin.fidelity.score import State
 from muntin.fidelity.scoreboard import Source
 from muntin.language.program import sql
+from muntin.logs.events import FileEvents
+from muntin.model import POSITION
 from muntin.run.catalog import Catalog
-from muntin.wire.messages import Exchange, Fetch, Known, Parcel, Plan, Range, unpack
+from muntin.store import tape
+from muntin.wire.messages import Exchange, Fetch, Known, News, Parcel, Plan, Range, unpack
 from tests.wire.test_messages import plan
 
 STREAM = (
@@ -42,13 +50,22 @@ class Visited:
         with_: Plan | None = None,
         counted: dict[str, int] | None = None,
     ) -> int:
+        return self.news(pipeline, final, with_, counted).last
+
+    def news(
+        self,
+        pipeline: str,
+        final: int = 0,
+        with_: Plan | None = None,
+        counted: dict[str, int] | None = None,
+    ) -> News:
         asked = with_ or plan()
         known = {"web01": Known(final, counted or {})}
         told = Exchange(pipeline, "logs", asked.digest, known)
         (news,) = self.agent.exchange(told).news
         if news.digest != asked.digest:
             (news,) = self.agent.exchange(replace(told, plan=asked)).news
-        return news.last
+        return news
 
     def fetch(self, pipeline: str, after: int, upto: int, agent: str = "web01") -> list[Parcel]:
         wanted = Fetch(pipeline, "logs", "", (Range(agent, after, upto),))
@@ -76,20 +93,64 @@ def test_a_pipeline_that_is_gone_makes_room_for_another(tmp_path: Path) -> None:
         visited.records("one")
 
 
-def test_jobs_that_cannot_run_are_refused_until_there_are_others(tmp_path: Path) -> None:
+def test_jobs_that_cannot_run_are_told_of_until_there_are_others(tmp_path: Path) -> None:
     visited = Visited(tmp_path)
     first, *others = plan().recipes
     bad = replace(first, shape=replace(first.shape, where="nonsense("))
     wrong = replace(plan(), recipes=(bad, *others))
     visited.exchange("one", with_=wrong)
     visited.agent.step()
-    with pytest.raises(
-        WireError, match=r"cannot go on with stream 'logs': .*syntax error at .*\"$"
-    ):
-        visited.exchange("one", with_=wrong)
+    assert re.search(r"syntax error at .*\"$", visited.news("one", with_=wrong).trouble)
     assert visited.exchange("one") == 0
     visited.agent.step()
     assert visited.exchange("one") == 1
+    assert not visited.news("one").trouble
+
+
+def test_nothing_that_goes_wrong_in_a_stream_ends_the_agent(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Plans come from others, and may mean anything."""
+    monkeypatch.setattr(StreamReader, "turn", lambda self, now: 1 // 0)
+    visited = Visited(tmp_path)
+    visited.exchange("one")
+    visited.agent.step()
+    assert visited.news("one").trouble.startswith("ZeroDivisionError: integer division")
+
+
+def test_a_stream_that_has_failed_is_tried_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The disk is full for a moment: what was delivered stays, and nothing is counted twice."""
+    visited = Visited(tmp_path)
+    visited.exchange("one")
+    visited.agent.step()
+    visited.exchange("one")
+    write, tries = tape.add, []
+
+    def full(path: Path, records: Iterable[bytes]) -> int:
+        tries.append(visited.now)
+        raise StateError(f"{path} cannot be written: No space left on device")
+
+    monkeypatch.setattr(tape, "add", full)
+    with (tmp_path / "a.log").open("a") as file:
+        file.write('{"t": 200, "k": "a", "n": 2}\n')
+    for _ in range(200):
+        visited.now += 0.5
+        visited.agent.step()
+    assert "cannot be written: No space left on device" in visited.news("one").trouble
+    pauses = [after - before for before, after in pairwise(tries)]
+    assert pauses[:5] == [1.0, 2.0, 4.0, 8.0, 16.0]  # it is tried less and less often
+    assert visited.records("one") == 2  # what was there can be had
+    monkeypatch.setattr(tape, "add", write)
+    visited.now += 60
+    visited.agent.step()
+    visited.now += 2
+    visited.agent.step()
+    news = visited.news("one")
+    assert not news.trouble
+    parcels = visited.fetch("one", 1, news.last)
+    assert sum(reading.records for parcel in parcels for reading in parcel.readings) == 1
 
 
 def test_python_is_run_only_where_that_is_allowed(tmp_path: Path) -> None:
@@ -163,10 +224,12 @@ def test_open_panes_have_their_room_and_give_it_back(
     assert not (tmp_path / "open").exists()
     visited.exchange("one")
     visited.agent.step()
-    assert list((tmp_path / "open").iterdir())
+    before = {path.name for path in (tmp_path / "open").iterdir()}
+    assert before
     visited.now += 20
     visited.exchange("two")  # takes the stream over
-    assert not list((tmp_path / "open").iterdir())
+    visited.agent.step()
+    assert before.isdisjoint(path.name for path in (tmp_path / "open").iterdir())
 
 
 def test_who_is_not_named_tells_who_it_is_and_does_nothing(tmp_path: Path) -> None:
@@ -203,3 +266,74 @@ def test_an_older_state_of_the_pipeline_gets_what_it_asks_for_again(tmp_path: Pa
     visited.agent.step()
     assert visited.exchange("one", 0) == 1
     assert visited.records("one") == 2
+
+
+def test_who_asks_is_answered_while_it_reads(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A turn takes for ever: looks, fetches and questions are answered at once."""
+    visited = Visited(tmp_path)
+    visited.exchange("one")
+    visited.agent.step()
+    reads, goes_on = Event(), Event()
+
+    def turn(reader: StreamReader, now: float) -> bool:
+        reads.set()
+        return goes_on.wait(60)
+
+    monkeypatch.setattr(StreamReader, "turn", turn)
+    reading = Thread(target=visited.agent.step)
+    reading.start()
+    assert reads.wait(60)
+    started = time.monotonic()
+    try:
+        last = visited.exchange("one")
+        assert last == 1
+        assert visited.records("one") == 2
+        assert visited.exchange("one", last) == 1
+        with pytest.raises(WireError, match="has no deliveries"):
+            visited.records("one")  # it is final, and gone
+        assert [column.name for column in visited.agent.columns(plan().stream)] == ["t", "k", "n"]
+        other = replace(plan(), recipes=plan().recipes[:1])
+        assert visited.news("one", last, with_=other).digest == other.digest
+        wanted = Exchange("one", "logs", other.digest, {"web01": Known(1)}, wanted={POSITION: 1})
+        assert visited.agent.exchange(wanted).news[0].last == 1
+        assert time.monotonic() - started < 3
+    finally:
+        goes_on.set()
+        reading.join()
+
+
+def test_panes_that_are_wanted_are_awaited_for_a_moment(tmp_path: Path) -> None:
+    """The thread that reads rests, and cuts them at once."""
+    visited = Visited(tmp_path)
+    (tmp_path / "a.log").write_text('{"t": 1, "k": "a", "n": 2}\n{"t": 2, "k": "a", "n": 2}\n')
+    one = replace(plan(), recipes=tuple(r for r in plan().recipes if r.shape.pane))
+    visited.exchange("one", with_=one)
+    visited.agent.step()
+    assert visited.exchange("one", with_=one) == 1  # how far it has come; panes are open
+    resting = Thread(target=visited.agent._rest, args=(60,))
+    resting.start()
+    told = Exchange("one", "logs", one.digest, {"web01": Known(0)}, wanted={POSITION: 99_000_000})
+    try:
+        assert visited.agent.exchange(told).news[0].last == 2
+    finally:
+        visited.agent.stop.set()
+        resting.join()
+
+
+def test_watches_of_files_end_with_who_needed_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made: list[FileEvents] = []
+    monkeypatch.setattr(FileEvents, "watch", lambda self, folders: made.append(self))
+    monkeypatch.setattr(FileEvents, "close", lambda self: made.remove(self))
+    visited = Visited(tmp_path)
+    for pipeline in ("one", "two", "three"):
+        visited.exchange(pipeline)
+        visited.agent.step()
+        visited.now += 20
+        assert len(made) == 1
+    visited.agent.stop.set()
+    visited.agent.run()
+    assert not made

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import tempfile
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from unittest.mock import Mock
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -15,19 +17,25 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from muntin.agent.buffers import Buffers
-from muntin.agent.reader import StreamReader, restarted
+from muntin.agent.desk import Desk
+from muntin.agent.reader import POLL_SECONDS, StreamReader, restarted
 from muntin.agent.safe import SafeLog, SafePoint
 from muntin.agent.settings import AgentSettings, StreamSettings
 from muntin.fidelity.score import Gap, State
+from muntin.fidelity.shedding import Use
 from muntin.kernel.block import Block
 from muntin.kernel.merge import merge
 from muntin.kernel.reading import Reading, added_up
 from muntin.language.program import sql
+from muntin.logs.events import Events
 from muntin.logs.records import read_lane
 from muntin.logs.tail import Tail
 from muntin.model import POSITION, Program
 from muntin.run.catalog import Catalog
-from muntin.wire.messages import Limits, Parcel, Plan, unpack
+from muntin.run.contracts import Delivery
+from muntin.run.files import LaneTask
+from muntin.wire.messages import Exchange, Known, Limits, Parcel, Plan, unpack
+from muntin.wire.parcels import readings
 from tests.effort import examples
 
 SECOND = 1_000_000
@@ -50,6 +58,7 @@ class Beside:
     now: float = NOW
     most_waiting: int = 1 << 20
     most_open: int = 1 << 20
+    events: Events | None = None
 
     def __post_init__(self) -> None:
         self.write([(0.0, "a", 1)])
@@ -70,7 +79,10 @@ class Beside:
         log.begin("pipeline", point)
         stream = self.settings.local(self.plan.stream)
         buffers = Buffers(self.most_open, self.folder / "open")
-        self.reader = StreamReader(stream, self.plan, point, log, self.most_waiting, buffers)
+        self.desk = Desk("pipeline", self.plan, Known(point.sequence))
+        self.reader = StreamReader(
+            stream, self.plan, point, log, self.desk, self.most_waiting, buffers, self.events
+        )
 
     def write(self, records: list[tuple[float, str, int]], torn: bool = False) -> None:
         with (self.folder / "a.log").open("a") as file:
@@ -85,11 +97,13 @@ class Beside:
     def commit(self, most: int = 1 << 30) -> None:
         """Fetches deliveries, makes some of them final, and says so."""
         last = max(self.final, default=0)
-        parcels = [unpack(data) for data in self.reader.fetch(last, self.reader.last)]
+        parcels = [unpack(data) for data in self.desk.fetch(last, self.desk.last)]
         numbers = [number for parcel in parcels for number in parcel.numbers.values()]
-        assert numbers == list(range(last + 1, self.reader.last + 1))
+        assert numbers == list(range(last + 1, self.desk.last + 1))
         self.final |= dict(zip(numbers[:most], parcels, strict=False))
-        self.reader.release(max(self.final, default=0))
+        told = Exchange("pipeline", "logs", self.plan.digest, plan=self.plan)
+        self.desk.tell(told, Known(max(self.final, default=0)))
+        self.reader.obey(self.desk.orders)
 
     def finish(self) -> None:
         """Has all leave that is open, as nobody writes any more."""
@@ -158,7 +172,7 @@ def test_panes_leave_when_they_are_over(tmp_path: Path) -> None:
     beside.program = sql(JOBS)
     beside.write([(4.0, "a", 3), (7.9, "a", 3)])
     beside.turn()
-    assert beside.reader.last == 1  # sessions have no panes to wait for
+    assert beside.desk.last == 1  # sessions have no panes to wait for
     beside.commit()
     (parcel,) = beside.final.values()
     sums = beside.program.jobs["sums"].shape.id
@@ -167,10 +181,10 @@ def test_panes_leave_when_they_are_over(tmp_path: Path) -> None:
     beside.turn()
     beside.commit()
     assert Block.decode(beside.final[2].blocks[sums], "b").table()["pane"].to_pylist() == [0]
-    assert not beside.reader.seen_at  # a pane is open
+    assert not beside.reader.standing.seen_at  # a pane is open
     beside.turn(2.0)
     beside.turn(2.0)
-    assert beside.reader.seen_at == beside.now
+    assert beside.reader.standing.seen_at == beside.now
 
 
 def test_nothing_more_is_read_while_too_much_waits(tmp_path: Path) -> None:
@@ -179,10 +193,10 @@ def test_nothing_more_is_read_while_too_much_waits(tmp_path: Path) -> None:
     beside.write([(100.0, "a", 1)])
     beside.turn()
     assert beside.reader.is_full
-    assert beside.reader.last == 1
+    assert beside.desk.last == 1
     beside.commit()
     beside.turn()
-    assert beside.reader.last == 2
+    assert beside.desk.last == 2
 
 
 def test_what_is_rotated_away_while_nobody_fetches_is_lost(tmp_path: Path) -> None:
@@ -191,12 +205,12 @@ def test_what_is_rotated_away_while_nobody_fetches_is_lost(tmp_path: Path) -> No
     for second in range(1, 60):
         beside.write([(float(second), "a", 1)] * 50)
         beside.turn()
-    held = beside.reader.waiting_bytes
+    held = beside.desk.waiting_bytes
     assert held < 10_000
     (tmp_path / "a.log").unlink()  # as a rotation does that keeps no copy
     beside.write([(float(second), "a", 1) for second in range(60, 70)])
     beside.turn()
-    assert beside.reader.waiting_bytes == held
+    assert beside.desk.waiting_bytes == held
     for _ in range(3):
         beside.commit()
         beside.turn(2.0)
@@ -212,7 +226,8 @@ def test_other_jobs_begin_with_the_next_pane(tmp_path: Path) -> None:
     beside.turn()
     other = sql(JOBS.split("CREATE JOB visits")[0].replace("n > 2", "n > 3"))
     catalog = Catalog.of(other.streams["logs"], other.jobs.values())
-    beside.reader.install(Plan(catalog.stream, catalog.recipes, catalog.stream.slack_us))
+    beside.plan = Plan(catalog.stream, catalog.recipes, catalog.stream.slack_us)
+    beside.reader.install(beside.plan)
     beside.shapes = catalog.shapes | beside.shapes
     beside.write([(1.0, "a", 4), (40.0, "a", 1), (65.0, "a", 4), (70.0, "a", 1)])
     beside.turn()
@@ -240,6 +255,37 @@ def test_open_panes_of_jobs_that_went_meanwhile_are_dropped(tmp_path: Path) -> N
     wanted, _ = beside.expected()
     assert long not in blocks
     assert rows(blocks) == rows(wanted)
+
+
+@pytest.mark.parametrize(("before", "now"), [(10, 5), (5, 10), (10, 4), (10, 10)])
+def test_open_panes_move_to_others(tmp_path: Path, before: int, now: int) -> None:
+    """An agent was killed, and comes back when its pipeline has smaller panes, or larger ones."""
+    stream = JOBS.split("CREATE JOB")[0]
+    count = "CREATE JOB sums AS SELECT k, count(*) AS c FROM logs GROUP BY k WINDOW 20 SECONDS"
+    beside = Beside(tmp_path, sql(f"{stream} {count} PANE {before} SECONDS;"))
+    beside.write([(i / 2, "ab"[i % 2], i) for i in range(50)])
+    beside.turn()
+    beside.commit()
+    program = sql(f"{stream} {count} PANE {now} SECONDS;")
+    catalog = Catalog.of(program.streams["logs"], program.jobs.values())
+    beside.plan = Plan(catalog.stream, catalog.recipes, catalog.stream.slack_us)
+    beside.shapes = catalog.shapes
+    beside.start()
+    beside.write([(25 + i / 2, "ab"[i % 2], i) for i in range(50)])
+    beside.finish()
+    (shape,) = catalog.shapes.values()
+    counts: Counter[int] = Counter()
+    tallied: Counter[int] = Counter()
+    for parcel in beside.final.values():
+        for data in parcel.blocks.values():
+            block = Block.decode(data, "b").table(shape.pane)
+            for pane, c in zip(block["pane"].to_pylist(), block["c0"].to_pylist(), strict=True):
+                counts[pane * shape.pane // (20 * SECOND)] += c
+        for reading in readings(catalog.shapes, [parcel]):
+            for tally in reading.tallies:
+                tallied[tally.pane * tally.size // (20 * SECOND)] += tally.records
+    assert counts == tallied
+    assert [counts[window] for window in (0, 1, 2, 3)] == [41, 40, 20, 0]
 
 
 def test_open_panes_that_take_too_much_memory_go_to_disk(tmp_path: Path) -> None:
@@ -299,14 +345,19 @@ def behind(folder: Path, text: str) -> Beside:
     """A reader that has a hundred seconds to catch up on, and takes a second for five of them."""
     beside = Beside(folder, sql(text))
     recipes = tuple(
-        replace(recipe, useful=15 * SECOND if "patient" not in recipe.jobs else None)
+        replace(
+            recipe,
+            useful=None
+            if "patient" in recipe.jobs
+            else tuple(Use(spec, 5 * SECOND) for spec in recipe.windows),
+        )
         for recipe in beside.plan.recipes
     )
     beside.plan = replace(beside.plan, recipes=recipes)
     beside.start()
     beside.write([(NOW + i / 100, "ab"[i % 2], 3) for i in range(10_000)])
     beside.now = NOW + 100
-    while beside.reader.unread:
+    while beside.reader.standing.unread:
         beside.turn(1.0)
         beside.commit()
     beside.write([(NOW + 150, "a", 3)] * 4)
@@ -355,7 +406,7 @@ def test_without_a_safe_point_nothing_is_counted_twice(tmp_path: Path) -> None:
     beside.turn()
     beside.commit()
     _, before = beside.shipped()
-    point = restarted("web", beside.plan, beside.reader.last, before.reached)
+    point = restarted("web", beside.plan, beside.desk.last, before.reached)
     (tmp_path / "logs.safe").unlink()
     beside.start(point)
     beside.write([(float(t), "a", 3) for t in range(30, 80)])
@@ -378,6 +429,114 @@ def test_without_a_safe_point_nothing_is_counted_twice(tmp_path: Path) -> None:
     }
 
 
+def test_blocks_tell_of_how_many_records_they_are_made(tmp_path: Path) -> None:
+    beside = Beside(tmp_path)
+    beside.write([(i / 10, "a", 3) for i in range(100)])
+    beside.turn()
+    beside.commit()
+    beside.write([(10 + i / 10, "a", 3) for i in range(50)])
+    beside.turn()
+    beside.commit()
+    told = [
+        {Block.decode(data, "b").records for data in parcel.blocks.values()}
+        for parcel in beside.final.values()
+    ]
+    assert told == [{101}, {50}]
+
+
+class Deaf:
+    """Events of a file system that tells nothing."""
+
+    def watch(self, folders: object) -> None:
+        pass
+
+    def changed(self) -> set[str]:
+        return set()
+
+    def close(self) -> None:
+        pass
+
+
+def test_that_all_was_read_is_said_after_a_look_at_all_files_only(tmp_path: Path) -> None:
+    """No event tells that somebody writes."""
+    beside = Beside(tmp_path, events=Deaf())
+    for _ in range(3):
+        beside.turn(1.5)
+    said = beside.reader.standing.seen_at
+    assert said == beside.now
+    beside.write([(100.0, "a", 1)])
+    beside.turn(0.1)
+    assert beside.reader.standing.seen_at == said  # it has not looked
+    beside.turn(1.0)
+    assert beside.reader.standing.seen_at == said  # it is read now
+    beside.turn(1.5)
+    assert beside.reader.standing.seen_at == beside.now
+    beside.commit()
+    assert beside.shipped()[1].records == 2
+
+
+def test_a_safe_point_takes_what_has_changed_and_not_all_that_is_open(tmp_path: Path) -> None:
+    """A pane of an hour with many keys is open, and another leaves every second."""
+    text = """
+    CREATE STREAM logs (t DOUBLE, k VARCHAR, n BIGINT) FROM 'x' FORMAT json TIMESTAMP t
+    SLACK 0 SECONDS;
+    CREATE JOB hours AS SELECT k, count(*) AS c FROM logs GROUP BY k WINDOW 1 HOUR;
+    CREATE JOB seconds AS SELECT count(*) AS c FROM logs WHERE n = 7 WINDOW 1 SECOND;
+    """
+    beside = Beside(tmp_path, sql(text))
+    log = tmp_path / "logs.safe"
+    beside.write([(1.0, f"key {i}", 1) for i in range(20_000)])
+    beside.write([(2.0, "key 1", 7)])
+    beside.turn()
+    beside.commit()
+    beside.write([(3.1, "key 1", 7)])
+    beside.turn()
+    beside.commit()
+    whole, grown = log.stat().st_size, []
+    for second in range(4, 40):
+        before = log.stat().st_size
+        beside.write([(second + 0.1, f"key {i}", 7) for i in range(50)])
+        beside.turn()
+        beside.commit()
+        grown.append(log.stat().st_size - before)
+    assert whole > 100_000
+    assert max(grown) < whole / 10
+    beside.start()  # killed
+    beside.finish()
+    blocks, reading = beside.shipped()
+    wanted, expected = beside.expected()
+    assert rows(blocks) == rows(wanted)
+    assert told(reading) == told(expected)
+
+
+def test_turns_are_short_where_reading_is_slow(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By what a byte took lately, a turn takes a tenth of a second; some is always read."""
+    beside = Beside(tmp_path)
+    (tmp_path / "a.log").write_bytes((b"x" * 1023 + b"\n") * (200 << 10))
+    clock = Mock(perf_counter=Mock(return_value=0.0))
+    sizes: list[int] = []
+
+    def turns(number: int, seconds_a_byte: float) -> int:
+        """How much is read in the last of some turns."""
+
+        def deliver(task: LaneTask, recipes: object) -> list[Delivery]:
+            sizes.append(sum(order.end - order.start for lane in task.lanes for order in lane))
+            clock.perf_counter.return_value += sizes[-1] * seconds_a_byte
+            return []
+
+        monkeypatch.setattr(LaneTask, "deliver", deliver)
+        for _ in range(number):
+            beside.turn()
+        return sizes[-1]
+
+    monkeypatch.setattr("muntin.agent.reader.time", clock)
+    assert 7 << 20 < turns(12, 1e-8) <= 10 << 20  # a tenth of a second at 100 MB/s is 10 MB
+    assert 2 << 20 < turns(12, 4e-8) <= 3 << 20
+    assert turns(12, 1e-5) <= 1 << 20
+
+
 def test_what_no_job_wants_is_told_to_have_been_read(tmp_path: Path) -> None:
     """Somebody writes all the time, and nothing of it passes the filter."""
     text = JOBS.split("CREATE JOB sums")[0]
@@ -390,3 +549,18 @@ def test_what_no_job_wants_is_told_to_have_been_read(tmp_path: Path) -> None:
     blocks, reading = beside.shipped()
     assert not blocks
     assert reading.reached[POSITION] >= 23 * SECOND
+
+
+def test_a_trickle_is_read_when_a_pane_has_ended(tmp_path: Path) -> None:
+    stream, *_ = JOBS.strip().splitlines()
+    job = "CREATE JOB j AS SELECT count(*) AS c FROM logs WINDOW 1 SECOND;"
+    beside = Beside(tmp_path, sql(f"{stream}{job}"), now=10.0)
+    assert beside.reader.rest(10.0) == 0.0  # nobody has looked yet
+    beside.write([(11.25, "a", 1)])
+    beside.turn(4.5)  # with 3 seconds of slack the pane up to 11 was over half a second ago
+    assert beside.reader.rest(14.5) == POLL_SECONDS  # a record behind 14 tells that
+    beside.write([(14.25, "a", 1)])
+    beside.turn(0.1)
+    assert 0.4 < beside.reader.rest(14.6) < 0.45
+    assert beside.reader.rest(14.95) < 0.1
+    assert beside.reader.rest(16.0) == 0.25  # silent

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import pickle
+import tempfile
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from muntin.agent.safe import SafeLog, SafePoint
+from muntin.agent.safe import Rows, SafeLog, SafePoint
 from muntin.errors import StateError
 from muntin.fidelity.scoreboard import Source
 from muntin.kernel.reading import Reading
@@ -22,7 +26,7 @@ def point(number: int) -> SafePoint:
         (FilePosition("web", "/a.log", 1, 2, number),),
         {"web": Source({POSITION: number}, {POSITION: 0}, 1.0)},
         {"web": Reading("web", tallies=(tally,), changed={"s": frozenset([number])})},
-        {"shape": b"open" * number},
+        {"shape": (Rows(b"open" * number),)},
     )
 
 
@@ -48,7 +52,7 @@ def test_the_file_does_not_grow_without_end(tmp_path: Path) -> None:
     log = SafeLog(tmp_path / "logs.safe")
     log.begin("one", SafePoint())
     for number in range(1, 60):
-        log.add(SafePoint(number, blocks={"shape": b"x" * 100_000}))
+        log.add(SafePoint(number, blocks={"shape": (Rows(b"x" * 100_000),)}))
         log.forget(number)
     assert (tmp_path / "logs.safe").stat().st_size < 3 << 20
     assert SafeLog(tmp_path / "logs.safe").after(59) is not None
@@ -66,10 +70,67 @@ def test_what_changes_later_does_not_change_what_was_written(tmp_path: Path) -> 
     log = SafeLog(tmp_path / "logs.safe")
     log.begin("pipeline", SafePoint())
     sources = {"web": Source(sequence=1)}
-    log.add(SafePoint(1, sources=sources, blocks={"shape": b"x" * (2 << 20)}))
+    log.add(SafePoint(1, sources=sources, blocks={"shape": (Rows(b"x" * (2 << 20)),)}))
     sources["web"].sequence = 2
     log.forget(1)  # writes all anew, as it is large
     for known in (log, SafeLog(tmp_path / "logs.safe")):
         point = known.after(1)
         assert point is not None
         assert point.sources["web"].sequence == 1
+
+
+changes = st.lists(
+    st.tuples(
+        st.dictionaries(st.sampled_from("ab"), st.lists(st.integers(0, 9), min_size=1, max_size=3)),
+        st.dictionaries(st.sampled_from("ab"), st.none() | st.integers(0, 9)),
+        st.booleans(),  # whether a point is whole
+        st.integers(0, 3),  # how many are final then
+    ),
+    max_size=12,
+)
+
+
+@given(changes, st.sampled_from([0, 200, 1 << 20]))
+def test_points_that_tell_changes_are_those_that_tell_all(
+    happen: list[tuple[dict[str, list[int]], dict[str, int | None], bool, int]], worth: int
+) -> None:
+    """Whatever was added and left, whichever of them are still needed, and after every restart."""
+    with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
+        patch.setattr("muntin.agent.safe._WORTH_WRITING", worth)
+        path = Path(folder) / "logs.safe"
+        log = SafeLog(path)
+        log.begin("one", SafePoint())
+        open_: dict[str, list[int]] = {}
+        expected: dict[int, dict[str, list[int]]] = {0: {}}
+        final = 0
+        for number, (added, left, whole, more) in enumerate(happen, 1):
+            for id_, pane in left.items():
+                open_[id_] = [p for p in open_.get(id_, []) if pane is not None and p >= pane]
+            for id_, panes in added.items():
+                open_[id_] = [*open_.get(id_, []), *panes]
+            whole = whole or log.is_long
+            told = open_ if whole else added
+            blocks = {id_: (Rows(bytes(panes)),) for id_, panes in told.items()}
+            log.add(SafePoint(number, blocks=blocks, whole=whole, left={} if whole else left))
+            expected[number] = {id_: sorted(panes) for id_, panes in open_.items() if panes}
+            final = min(number, final + more)
+            log.forget(final)
+        for known in (log, SafeLog(path)):
+            for number in range(final, len(happen) + 1):
+                point = known.after(number)
+                assert point is not None
+                assert point.whole
+                found = {
+                    id_: sorted(p for r in rows for p in r.data if r.since is None or p >= r.since)
+                    for id_, rows in point.blocks.items()
+                }
+                assert {id_: some for id_, some in found.items() if some} == expected[number]
+
+
+def test_points_are_not_kept_in_memory(tmp_path: Path) -> None:
+    log = SafeLog(tmp_path / "logs.safe")
+    log.begin("one", SafePoint())
+    for number in range(1, 20):
+        log.add(SafePoint(number, blocks={"shape": (Rows(b"x" * 100_000),)}))
+    assert len(pickle.dumps(log)) < 10_000
+    assert log.after(7) == SafePoint(7, blocks={"shape": (Rows(b"x" * 100_000),)})

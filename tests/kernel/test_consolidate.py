@@ -22,7 +22,7 @@ from muntin.kernel.compute import Recipe, compute
 from muntin.kernel.consolidate import Algorithm, Consolidation, algorithm_of, removable
 from muntin.kernel.engine import run
 from muntin.kernel.merge import merge
-from muntin.kernel.statements import finish_sql, spec_id
+from muntin.kernel.statements import bounds_of, finish_sql, spec_id
 from muntin.language.program import sql
 from muntin.model import POSITION, Job
 from muntin.windows.spec import WindowSpec, on_one_grid
@@ -108,7 +108,8 @@ def columns(records: Sequence[Record], all_: bool) -> list[Any]:
 
 def rows_of(job: Job, blocks: pa.Table, ends: Sequence[int], way: Algorithm, again: bool) -> Any:
     windows = Consolidation(job.shape, blocks).windows(job.windows[0], ends, again, way)
-    rows = run(finish_sql(job, windows.sql), windows.tables, "finishing").to_pylist()
+    statement = finish_sql(job, windows.sql, bounds_of(job.shape, job.windows[0]))
+    rows = run(statement, windows.tables, "finishing").to_pylist()
     names = ["w", *(f"x{i}" for i in range(len(job.outputs)))]
     found = [tuple(row[name] for name in names) for row in rows]
     assert len(found) == len(set(found))
@@ -199,7 +200,8 @@ def test_larger_windows_of_smaller_ones_are_right_too(
     for spec in fitted:
         ends = spec.ends(sorted({record.t for record in every}), None, 10**6)
         windows = consolidation.windows(spec, ends, True, Algorithm.SHARE)
-        rows = run(finish_sql(jobs[spec], windows.sql), windows.tables, "finishing").to_pylist()
+        statement = finish_sql(jobs[spec], windows.sql, bounds_of(jobs[spec].shape, spec))
+        rows = run(statement, windows.tables, "finishing").to_pylist()
         names = ["w", *(f"x{i}" for i in range(len(jobs[spec].outputs)))]
         seen = {tuple(row[name] for name in names) for row in rows}
         assert seen == expected(spec, every, ends, slack, True)

@@ -88,11 +88,12 @@ def facts_of_job(job: Job) -> dict[str, list[str]]:
         "where": [job.shape.where] if job.shape.where else [],
         "key": [f"{key.type} = {key.sql}" for key in job.shape.keys],
         "cell": [f"{cell.type} = {cell.merge.upper()} of {cell.sql}" for cell in cells],
-        "column": [f"{o.name} {o.type} = {o.sql}" for o in job.outputs],
+        "column": [f"{o.name} {o.type} = {o.sql}".strip() for o in job.outputs],
         "having": [job.having] if job.having else [],
         "order": [f"{o.sql} {o.direction}" for o in job.order],
         "limit": [str(job.limit)] if job.limit is not None else [],
         "uses": [", ".join(job.shape.uses)],
+        "finish": [" ".join(job.around.sql.split())] if job.around is not None else [],
     }
 
 

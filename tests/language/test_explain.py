@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from muntin.kernel.consolidate import Algorithm, consolidate_sql
 from muntin.kernel.plan import plan_of
-from muntin.kernel.statements import compute_sql, finish_sql, merge_sql, order_sql
+from muntin.kernel.statements import bounds_of, compute_sql, finish_sql, merge_sql, order_sql
 from muntin.language.explain import explain, explain_plan, explain_stream
 from muntin.language.layout import laid_out
 from muntin.model import Job
@@ -79,7 +79,11 @@ def test_job_in_sql() -> None:
     for sql in (
         compute_sql(job.shape, job.windows, marked=False),
         merge_sql(job.shape),
-        finish_sql(job, consolidate_sql(job.shape, job.windows[0], Algorithm.REMOVE)),
+        finish_sql(
+            job,
+            consolidate_sql(job.shape, job.windows[0], Algorithm.REMOVE),
+            bounds_of(job.shape, job.windows[0]),
+        ),
         order_sql(job),
     ):
         assert "\n".join(laid_out(sql, indent=4)) in shown
@@ -151,3 +155,15 @@ JOB removed on clicks
     )
     assert "remove: what enters is added, what leaves removed" in told
     assert "panes: a window is one pane" in told
+
+
+def test_a_finish_is_shown_after_the_core() -> None:
+    groups = "SELECT product AS p, count(*) AS n FROM shop GROUP BY 1"
+    text = f"CREATE JOB j AS SELECT p, rank() OVER (ORDER BY n) AS r FROM ({groups}) WINDOW 1 DAY"
+    shown = explain_job(program(text).jobs["j"])
+    assert "  core, for the finish\n    __c0_0  product\n    __c0_1  count(*)\n" in shown
+    names = ["compute", "merge", "core", "order", "finish"]
+    places = [shown.index(f"\n  {name}: ") for name in names]
+    assert places == sorted(places)
+    assert "  finish: rows of the core to results, window by window, where results are" in shown
+    assert "rank() OVER (ORDER BY n) AS r" in shown

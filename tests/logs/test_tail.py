@@ -355,3 +355,17 @@ def test_files_that_did_not_change_are_not_opened(
     ):
         monkeypatch.setattr(module, name, opened)
     assert reader.read_all() == []
+
+
+def test_what_is_left_out_is_behind_what_its_source_had_come_to(log: Path) -> None:
+    """If the file is lost then, it is known from when on."""
+    tail = Tail(stream(log), follow=True)
+    (source,) = tail.names(NOW)
+    tail.skip({str(log): 4}, {source: 7})
+    (position,) = tail.next_batch(NOW, True, reached={source: 9}).positions
+    assert (position.position, position.since) == (8, 9)
+    tail = Tail(stream(log), follow=True)
+    tail.names(NOW)
+    tail.skip({str(log): 8}, {source: 7})
+    (position,) = tail.next_batch(NOW, True).positions
+    assert (position.position, position.since) == (8, 7)

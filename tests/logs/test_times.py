@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from muntin.kernel.engine import connection, literal
-from muntin.logs.times import clause_for, time_sql
+from muntin.kernel.engine import connection, literal, run
+from muntin.logs.times import clause_for, since_epoch_sql, time_sql
 
 MOMENTS = st.datetimes(datetime(2001, 9, 10), datetime(2285, 1, 1))
 ZONES = st.integers(-12, 14).map(lambda hours: timezone(timedelta(hours=hours)))
@@ -115,3 +115,24 @@ def test_what_to_declare(text: str, clause: str) -> None:
     if text != "soon":
         sql = f"SELECT {clause} FROM (SELECT {literal(text)} AS ts)"
         assert connection().execute(sql).fetchall()[0][0].minute == 0
+
+
+@pytest.mark.parametrize(
+    ("number", "unit", "time"),
+    [
+        ("5", "SECONDS", "1970-01-01 00:00:05"),
+        ("1769860800123", "MILLISECONDS", "2026-01-31 12:00:00.123"),
+        ("12", "MILLISECONDS", "1970-01-01 00:00:00.012"),
+        ("12", "MICROSECONDS", "1970-01-01 00:00:00.000012"),
+        ("-1", "NANOSECONDS", "1969-12-31 23:59:59.999999"),
+        ("1999", "NANOSECONDS", "1970-01-01 00:00:00.000001"),
+        ("0.5", "SECONDS", "1970-01-01 00:00:00.5"),
+        ("-0.0000001", "SECONDS", "1969-12-31 23:59:59.999999"),
+        ("1.5", "MILLISECONDS", "1970-01-01 00:00:00.0015"),
+        ("'60'", "SECONDS", "1970-01-01 00:01:00"),
+    ],
+)
+def test_numbers_count_the_unit_that_is_said(number: str, unit: str, time: str) -> None:
+    whole = number.lstrip("-").isdigit()
+    sql = f"SELECT {since_epoch_sql(number, unit, whole)}::VARCHAR AS t"
+    assert run(sql, {}, "a test")["t"].to_pylist() == [time]

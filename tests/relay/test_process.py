@@ -8,11 +8,13 @@ import sys
 import time
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from muntin.errors import InputError
 from muntin.relay.process import serve
+from muntin.relay.relay import Relay
 from muntin.wire.client import Client
 from muntin.wire.messages import Exchange
 from muntin.wire.process import Door
@@ -120,3 +122,36 @@ def test_certificates_of_both_sides_need_keys(command: list[str]) -> None:
     )
     assert done.returncode == 1
     assert done.stderr == "error: --mutual is about certificates; give --keys too\n"
+
+
+def test_its_memory_has_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A part is for statements, another for what is fetched at once."""
+    confined: list[int] = []
+    monkeypatch.setattr("muntin.relay.process.confine", confined.append)
+    monkeypatch.setattr("muntin.relay.process._wait", lambda stop: None)
+    made: list[Relay] = []
+
+    class Noted(Relay):
+        def __init__(self, *args: Any) -> None:
+            super().__init__(*args)
+            made.append(self)
+
+    monkeypatch.setattr("muntin.relay.process.Relay", Noted)
+    serve("relay", ["a:1"], Door("127.0.0.1:0"), lambda _: None, memory=640 << 20)
+    assert confined == [256 << 20]
+    assert [relay.most_fetched for relay in made] == [128 << 20]
+    with pytest.raises(
+        InputError, match="a relay needs 256 MB, half of it for libraries; give --m"
+    ):
+        serve("relay", ["a:1"], Door("127.0.0.1:0"), print, memory=100 << 20)
+
+
+def test_its_memory_is_an_option() -> None:
+    words = [sys.executable, "-m", "muntin", "relay", "--from", "a:1", "--memory"]
+    for memory, message in (
+        ("100MB", "a relay needs 256 MB, half of it for libraries; give --memory"),
+        ("much", "--memory much: "),
+    ):
+        done = subprocess.run([*words, memory], capture_output=True, text=True)
+        assert done.returncode == 1
+        assert done.stderr.startswith(f"error: {message}")

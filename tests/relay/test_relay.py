@@ -11,9 +11,7 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-import pyarrow as pa
 import pytest
-from pyarrow import flight
 
 from muntin.agent.settings import Limits
 from muntin.errors import WireError
@@ -23,10 +21,23 @@ from muntin.run.catalog import Catalog
 from muntin.schedule.pace import Measure
 from muntin.wire.client import Client
 from muntin.wire.keys import PIPELINE, make_keys, read_keys
-from muntin.wire.messages import Exchange, Fetch, Known, News, Parcel, Plan, Range, encode, pack
+from muntin.wire.messages import (
+    Exchange,
+    Fetch,
+    Heard,
+    Known,
+    News,
+    Parcel,
+    Plan,
+    Range,
+    encode,
+    pack,
+)
+from muntin.wire.server import Server
 from tests.agent.serving import serving
 from tests.relay.serving import relaying
 from tests.run.test_agents import JOBS, Pipeline, asked, expected, same, write
+from tests.wire.junk import MANY, send_junk, send_over_the_wire
 
 NAMES = ("web01", "web02", "web03")
 
@@ -266,25 +277,18 @@ def test_plans_are_remembered_for_the_last_pipelines_only() -> None:
 
 
 def test_junk_does_not_end_it(tmp_path: Path) -> None:
-    chance, asking = Random(4), Asking("")
+    """Some of it through a real agent, and fifty thousand messages with nobody behind."""
+    asking = Asking("")
     wanted = Fetch("p", "logs", asking.plan.digest, (Range("web01", 0, 9, 9, ("a:1", "b:1")),))
-    whole = encode(Exchange("p", "logs", asking.plan.digest, {"web01": Known(0)}, asking.plan))
+    asked = Exchange("p", "logs", asking.plan.digest, {"web01": Known(0)}, asking.plan)
+    junk = [encode(asked), encode(replace(asked, plan=None))], [encode(wanted)]
     with ExitStack() as stack:
         _, agent = stack.enter_context(serving("web01", tmp_path / "web01"))
         _, place = stack.enter_context(relaying(agent))
-        own = stack.enter_context(flight.connect(f"grpc+tcp://{place}"))
-        for _ in range(500):
-            is_fetch = chance.random() < 0.3
-            data = bytearray(encode(wanted) if is_fetch else whole)
-            for _ in range(chance.randint(1, 6)):
-                at = chance.randrange(len(data))
-                data[at : at + chance.randint(0, 9)] = chance.randbytes(chance.randint(0, 9))
-            try:
-                if is_fetch:
-                    own.do_get(flight.Ticket(bytes(data))).read_all()
-                else:
-                    action = chance.choice(["exchange", "columns", "settings", "x"])
-                    list(own.do_action(flight.Action(action, bytes(data))))
-            except (pa.ArrowException, ValueError) as error:
-                assert "Traceback" not in str(error)  # noqa: PT017
+        send_over_the_wire(place, *junk)
         assert Client().settings(place, "logs")["FORMAT"] == "json"
+        relay, _ = stack.enter_context(relaying())
+        server = Server(relay, "127.0.0.1:0")
+        stack.callback(server.shutdown)
+        assert 0 < send_junk(server, *junk) < MANY / 2
+        assert relay.exchange(asked) == Heard()

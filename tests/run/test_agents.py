@@ -2,22 +2,30 @@
 
 from __future__ import annotations
 
+import gzip
 import json
+import os
 import time
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
 from muntin.agent.settings import Limits
-from muntin.errors import InputError
+from muntin.errors import InputError, StateError
 from muntin.language.program import sql
 from muntin.run.agents import Agents
+from muntin.run.catalog import Catalog
+from muntin.run.files import LogFiles
 from muntin.run.inline import InlineRun, windows_inline
 from muntin.run.loop import Rules
+from muntin.store import tape
 from muntin.wire.keys import Keys
 from tests.agent.serving import serving
+from tests.logs.test_register import nobody
+from tests.relay.serving import relaying
 
 JOBS = """
 CREATE JOB sums AS SELECT k, sum(n) AS n, count(*) AS c FROM logs GROUP BY k ORDER BY k
@@ -45,7 +53,11 @@ class Pipeline:
     def __init__(self, text: str, idle: float = 1000.0, keys: Keys | None = None) -> None:
         program = sql(text, keys=keys)
         (stream,) = program.streams.values()
-        self.intake = Agents(stream, "pipeline", keys)
+        self.intake: Agents | LogFiles
+        if stream.agents:
+            self.intake = Agents(stream, "pipeline", keys, idle)
+        else:
+            self.intake = LogFiles(stream, True)
         self.rows: dict[str, list[Any]] = {"sums": [], "late": []}
         self.notes: list[str] = []
         rules = Rules(True, idle, sharing="shared")
@@ -226,6 +238,41 @@ def test_an_agent_that_has_just_begun_is_not_taken_for_silent(tmp_path: Path) ->
         pipeline.intake.close()
 
 
+def test_an_agent_that_dies_before_it_has_sent_anything_is_awaited(tmp_path: Path) -> None:
+    """It was told the jobs, and is killed while it reads; the other one does not go ahead."""
+    for name in ("web01", "web02"):
+        write(tmp_path / name, 0, 400)
+    with ExitStack() as stack:
+        _, first = stack.enter_context(serving("web01", tmp_path / "web01"))
+        with serving("web02", tmp_path / "web02") as (agent, second):
+            agent.step = agent._attend = Mock(return_value=False)  # type: ignore[method-assign]
+            pipeline = Pipeline(asked([first, second]), idle=2.0)
+            stack.callback(pipeline.intake.close)
+            while "web01" not in pipeline.run.loop.progress.sources:
+                pipeline.turn()
+        pipeline.turn()
+        assert pipeline.notes  # it is away
+        assert not pipeline.rows["sums"]
+        stack.enter_context(serving("web02", tmp_path / "web02", at=second))
+        wanted = expected(tmp_path)
+        pipeline.until(len(wanted["sums"]) - 6)
+        assert same(pipeline.rows["sums"], wanted["sums"])
+
+
+def test_an_agent_that_never_sends_anything_is_not_awaited_for_ever(tmp_path: Path) -> None:
+    write(tmp_path / "web01", 0, 400)
+    with ExitStack() as stack:
+        _, first = stack.enter_context(serving("web01", tmp_path / "web01"))
+        with serving("web02", tmp_path / "web02") as (agent, second):
+            agent.step = agent._attend = Mock(return_value=False)  # type: ignore[method-assign]
+            pipeline = Pipeline(asked([first, second]), idle=2.0)
+            stack.callback(pipeline.intake.close)
+            pipeline.turn()
+        started = time.monotonic()
+        pipeline.until(10)
+        assert time.monotonic() - started > 1.5
+
+
 def test_a_list_that_is_away_for_a_moment_ends_no_run(tmp_path: Path) -> None:
     write(tmp_path / "web01", 0, 200)
     listed = tmp_path / "agents.txt"
@@ -241,3 +288,182 @@ def test_a_list_that_is_away_for_a_moment_ends_no_run(tmp_path: Path) -> None:
         listed.write_text(place)
         pipeline.until(len(expected(tmp_path)["sums"]))
         pipeline.intake.close()
+
+
+def test_finer_panes_take_what_was_counted_on_the_ones_of_before(tmp_path: Path) -> None:
+    """Deliveries wait at the agent when a job is added whose windows need smaller panes."""
+    count = "CREATE JOB {} AS SELECT count(*) AS c FROM logs WINDOW {} SECONDS;"
+    both = count.format("sums", 10) + count.format("late", 4)
+    write(tmp_path / "web01", 0, 100)
+    with serving("web01", tmp_path / "web01") as (_, place):
+        pipeline = Pipeline(f"CREATE STREAM logs FROM AGENTS {place!r}; {count.format('sums', 10)}")
+        pipeline.until(1)
+        write(tmp_path / "web01", 100, 300)
+        time.sleep(1)  # the agent reads on
+        program = sql(f"CREATE STREAM logs FROM AGENTS {place!r}; {both}")
+        (stream,) = program.streams.values()
+        pipeline.run.loop.exchange(Catalog.of(stream, program.jobs.values()))
+        pipeline.turn()
+        write(tmp_path / "web01", 300, 400)
+        pipeline.until(9)
+        pipeline.intake.close()
+    wanted = windows_inline(sql(f"CREATE STREAM logs {FILES.format(tmp_path)}; {both}"))
+    rows = [
+        row
+        for windows in wanted
+        if windows.job.name == "sums"
+        for row in windows.table().to_pylist()
+    ]
+    assert same(pipeline.rows["sums"], rows)
+    assert pipeline.rows["late"]
+
+
+def rows_of(pipeline: Pipeline, windows: int) -> list[Any]:
+    pipeline.until(windows)
+    pipeline.intake.close()
+    return pipeline.rows["sums"]
+
+
+COUNT = "CREATE JOB sums AS SELECT count(*) AS c FROM logs WINDOW 10 SECONDS;"
+
+
+@pytest.mark.parametrize("kind", ["denied", "damaged"])
+def test_what_an_agent_cannot_read_is_told_and_lost(tmp_path: Path, kind: str) -> None:
+    """As if the same files were read directly."""
+    write(tmp_path / "web01", 0, 100)
+    with serving("web01", tmp_path / "web01") as (_, place):  # as nobody may load modules
+        rows_of(Pipeline(f"CREATE STREAM logs FROM AGENTS {place!r}; {COUNT}", idle=2.0), 1)
+    with nobody() as folder:
+        write(folder / "web01", 0, 100)
+        lines = [json.dumps({"t": 1000 + i / 4, "k": "b", "n": i}) + "\n" for i in range(100)]
+        if kind == "denied":
+            (folder / "web01" / "b.log").write_text("".join(lines))
+            (folder / "web01" / "b.log").chmod(0)
+        else:
+            data = gzip.compress("".join(lines).encode())
+            (folder / "web01" / "b.log.gz").write_bytes(data[:100] + b"damage" + data[106:])
+            os.utime(folder / "web01" / "b.log.gz", (0, 0))  # nobody is writing it
+        files = FILES.format(folder).replace("/a.log'", "/*.log*'")
+        directly = Pipeline(f"CREATE STREAM logs {files} SLACK 1 SECOND; {COUNT}", idle=2.0)
+        wanted = rows_of(directly, 4)
+        with serving("web01", folder / "web01", pattern="*.log*") as (_, place):
+            text = f"CREATE STREAM logs FROM AGENTS {place!r}; {COUNT}"
+            pipeline = Pipeline(text, idle=2.0)
+            rows = rows_of(pipeline, 4)
+        file = {"denied": "b.log", "damaged": "b.log.gz"}[kind]
+        assert any(file in note for note in directly.notes)
+        assert [note for note in pipeline.notes if file in note] == [
+            note for note in directly.notes if file in note
+        ]
+        told = [
+            [(r["c"], r["c2"]["area"], r["c2"]["missing"]) for r in some] for some in (rows, wanted)
+        ]
+        assert told[0] == told[1]
+        assert rows[3]["c2"]["area"] == 0.0
+
+
+def test_two_agents_with_one_name_are_refused(tmp_path: Path) -> None:
+    for name in ("one", "two"):
+        write(tmp_path / name, 0, 200)
+    with (
+        serving("web", tmp_path / "one") as (_, first),
+        serving("web", tmp_path / "two") as (_, second),
+    ):
+        pipeline = Pipeline(f"CREATE STREAM logs FROM AGENTS {first!r}, {second!r}; {COUNT}")
+        both = f"the agents at {' and '.join(sorted([first, second]))} are both named 'web'"
+        with pytest.raises(InputError, match=f"{both}; start each with a --name of its own"):
+            pipeline.turn()
+        pipeline.intake.close()
+    assert not list(tmp_path.glob("*/state/*.safe"))  # nobody was made to count
+
+
+def test_another_agent_with_the_name_of_one_is_told_of_and_not_read(tmp_path: Path) -> None:
+    """It is added to the list while the pipeline runs; the one that is read goes on."""
+    for name in ("one", "two"):
+        write(tmp_path / name, 0, 200)
+    listed = tmp_path / "agents.txt"
+    with (
+        serving("web", tmp_path / "one") as (_, first),
+        serving("web", tmp_path / "two") as (_, second),
+        relaying(second) as (_, relay),
+    ):
+        listed.write_text(first)
+        pipeline = Pipeline(f"CREATE STREAM logs FROM AGENTS '{listed}'; {COUNT}")
+        pipeline.until(3)
+        listed.write_text(f"{relay}\n{first}")  # through a relay, which comes before others
+        write(tmp_path / "one", 200, 400)
+        rows = rows_of(pipeline, 9)
+        assert pipeline.notes == [
+            f"stream 'logs': the agents at {' and '.join(sorted([first, second]))} are both named "
+            f"'web'; the one at {second} is not read; start each with a --name of its own"
+        ]
+    (tmp_path / "two" / "a.log").unlink()
+    files = sql(f"CREATE STREAM logs {FILES.format(tmp_path)}; {COUNT}")
+    wanted = [row for windows in windows_inline(files) for row in windows.table().to_pylist()]
+    assert same(rows, wanted)
+
+
+def test_an_agent_in_the_place_of_another_is_taken_for_it(tmp_path: Path) -> None:
+    """It was started again, or on another machine: only one of them answers."""
+    write(tmp_path / "web", 0, 200)
+    listed = tmp_path / "agents.txt"
+    with serving("web", tmp_path / "web") as (_, place):
+        listed.write_text(place)
+        pipeline = Pipeline(f"CREATE STREAM logs FROM AGENTS '{listed}'; {COUNT}")
+        pipeline.until(3)
+    write(tmp_path / "web", 200, 400)
+    with serving("web", tmp_path / "web") as (_, place):
+        listed.write_text(place)
+        rows = rows_of(pipeline, 9)
+    assert not [note for note in pipeline.notes if "named" in note]
+    files = sql(f"CREATE STREAM logs {FILES.format(tmp_path)}; {COUNT}")
+    wanted = [row for windows in windows_inline(files) for row in windows.table().to_pylist()]
+    assert same(rows, wanted)
+
+
+@pytest.mark.parametrize("behind", [3600.0, -3600.0])
+def test_a_clock_that_is_wrong_makes_no_agent_dead(tmp_path: Path, behind: float) -> None:
+    """It says how long ago all was read, and not when."""
+    write(tmp_path / "web01", 0, 100)
+    with serving("web01", tmp_path / "web01") as (agent, place):
+        agent._clock = lambda: time.time() - behind
+        pipeline = Pipeline(f"CREATE STREAM logs FROM AGENTS {place!r}; {COUNT}", idle=2.0)
+        pipeline.until(3)
+        source = pipeline.run.loop.progress.sources["web01"]
+        limit = time.monotonic() + 60
+        while source.touched_at - source.wrote_at < 3.0:
+            assert time.monotonic() < limit
+            pipeline.turn()
+            time.sleep(0.05)
+        assert -1 < time.time() - source.touched_at < 3
+        pipeline.intake.close()
+
+
+def test_an_agent_whose_disk_was_full_is_told_of_and_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(tmp_path / "web01", 0, 200)
+    with serving("web01", tmp_path / "web01") as (_, place):
+        pipeline = Pipeline(f"CREATE STREAM logs FROM AGENTS {place!r}; {COUNT}")
+        pipeline.until(3)
+
+        def full(path: Path, records: object) -> int:
+            raise StateError(f"{path} cannot be written: No space left on device")
+
+        with monkeypatch.context() as patch:
+            patch.setattr(tape, "add", full)
+            write(tmp_path / "web01", 200, 400)
+            limit = time.monotonic() + 60
+            while not pipeline.notes:
+                assert time.monotonic() < limit
+                pipeline.turn()
+                time.sleep(0.02)
+        rows = rows_of(pipeline, 9)
+        file = tmp_path / "web01" / "state" / "logs.safe"
+        assert pipeline.notes == [
+            f"stream 'logs': agent 'web01' cannot go on: {file} cannot be written: No space left "
+            "on device; it tries again"
+        ]
+    files = sql(f"CREATE STREAM logs {FILES.format(tmp_path)}; {COUNT}")
+    wanted = [row for windows in windows_inline(files) for row in windows.table().to_pylist()]
+    assert same(rows, wanted)

@@ -74,6 +74,32 @@ def test_windows_leave_when_the_frame_has_passed_them(spark: SparkSession, tmp_p
     ]
 
 
+def test_a_finish_and_tables_are_the_same_on_frames(spark: SparkSession, tmp_path: Path) -> None:
+    write(tmp_path / "in", "1.json", [("2026-01-01T12:00:05Z", "a", 2, "1.10"),
+                                      ("2026-01-01T12:00:50Z", "b", 3, "2.20"),
+                                      ("2026-01-01T12:00:10Z", "c", 7, "0.01")])  # fmt: skip
+    write(tmp_path / "in", "2.json", [("2026-01-01T12:01:30Z", "a", 11, "5.00")])
+    (tmp_path / "kinds.csv").write_text("product,kind\na,x\nb,x\nc,y\n")
+    jobs = f"""CREATE TABLE kinds FROM '{tmp_path}/kinds.csv';
+    CREATE JOB best AS SELECT kind, product, sum(clicks) AS clicks FROM shop
+    JOIN kinds USING (product) GROUP BY kind, product
+    QUALIFY row_number() OVER (PARTITION BY kind ORDER BY sum(clicks) DESC) = 1 WINDOW 1 MINUTE;
+    CREATE JOB levels AS SELECT kind, max(n) AS most FROM
+    (SELECT product, sum(clicks) AS n FROM shop GROUP BY product) JOIN kinds USING (product)
+    GROUP BY ROLLUP (kind) WINDOW 1 MINUTE"""
+    frame = spark.readStream.schema(SCHEMA).json(str(tmp_path / "in"))
+    state = tmp_path / "state"
+    query = mt.attach(frame, jobs, stream="shop", timestamp="at", state=state)
+    try:
+        query.processAllAvailable()
+    finally:
+        query.stop()
+    rows = mt.results("best", state).select(["kind", "product", "clicks"]).to_pylist()
+    assert [tuple(row.values()) for row in rows] == [("x", "b", 3), ("y", "c", 7)]
+    rows = mt.results("levels", state).select(["kind", "most"]).to_pylist()
+    assert [tuple(row.values()) for row in rows] == [("x", 3), ("y", 7), (None, 7)]
+
+
 def test_a_restart_goes_on_and_repeats_nothing(spark: SparkSession, tmp_path: Path) -> None:
     write(tmp_path / "in", "1.json", [("2026-01-01T12:00:05Z", "a", 2, "1.10")])
     assert run(spark, tmp_path) == []

@@ -49,3 +49,18 @@ def test_after_an_error_a_file_is_as_before(tmp_path: Path) -> None:
     assert list(tape.read(path)) == [b"one", b"four"]
     with pytest.raises(StateError, match="cannot be written"):
         tape.create(path / "b.tape", [])
+
+
+def test_records_are_had_from_where_they_begin(tmp_path: Path) -> None:
+    path = tmp_path / "tape"
+    end = tape.create(path, [b"one", b"three", b"five"])
+    found = list(tape.places(path))
+    assert [record for _, record in found] == [b"one", b"three", b"five"]
+    assert found[-1][0] + tape.length(b"five") == end
+    starts = [start for start, _ in found]
+    assert list(tape.at(path, [starts[2], starts[0]])) == [b"five", b"one"]
+    for wrong in (1, end, end + 5):
+        with pytest.raises(StateError, match=f"is damaged at byte {wrong}"):
+            list(tape.at(path, [wrong]))
+    with pytest.raises(StateError, match="cannot be read: No such file"):
+        list(tape.at(tmp_path / "none", [0]))

@@ -255,3 +255,12 @@ def test_records_between_windows_are_in_none_and_that_is_told_once(tmp_path: Pat
         "job 'job': its windows, 1 hour every 2 hours, start further apart than they are long; "
         "records that lie between two of them are in none, and are not counted as late"
     ]
+
+
+@pytest.mark.parametrize("kind", [f"1 MONTH CUMULATE 1 DAY AT TIME ZONE '{BERLIN}'", "1 MONTH"])
+def test_expressions_know_where_a_window_starts(tmp_path: Path, kind: str) -> None:
+    write(tmp_path, {"a": [(AROUND[0] + n * DAY, "a", 1) for n in range(5)]})
+    text = program(tmp_path, [kind], None).replace("SELECT k,", "SELECT k, window_start AS w,")
+    results = [r for w in windows_inline(sql(text)) for r in w.results()]
+    told = [row["w"].timestamp() * 1e6 for r in results for row in r.rows.to_pylist()]
+    assert told == [r.start for r in results for _ in range(r.rows.num_rows)]

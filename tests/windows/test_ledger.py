@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections import Counter
 from collections.abc import Iterator
 
 import numpy as np
@@ -11,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from muntin.model import Counts, Tally
-from muntin.windows.ledger import Ledger
+from muntin.windows.ledger import Grid, Ledger, on_grids
 from muntin.windows.spec import WindowSpec
 
 SPECS = [WindowSpec(60, 60), WindowSpec(60, 20), WindowSpec(90, 60), WindowSpec(7, 3)]
@@ -185,3 +186,30 @@ def test_long_windows_are_counted_fast() -> None:
     spec = WindowSpec(3600, 1)
     ledger = Ledger(Tally("web-1", "t", 1, pane, None, 1, 0, pane) for pane in range(40_000))
     assert sum(ledger.counts("t", spec, end).read for end in range(1, 43_600)) == 40_000 * 3600
+
+
+sizes = st.dictionaries(st.sampled_from("abc"), st.sampled_from([2, 4, 6, 12]), min_size=1)
+
+
+@given(sizes, sizes, st.lists(st.integers(-100, 100)))
+def test_tallies_of_other_grids_count_once_in_windows_that_lie_on_both(
+    before: dict[str, int], now: dict[str, int], positions: list[int]
+) -> None:
+    """Each shape has the records on its own panes, whatever others had or have."""
+
+    def grids(of: dict[str, int]) -> dict[str, Grid]:
+        return {id_: ("t", size) for id_, size in of.items()}
+
+    told = [
+        Tally("web", "t", size, at // size, None, 1, 0, at)
+        for size in {*before.values()}
+        for at in positions
+    ]
+    moved = list(on_grids(told, grids(before), grids(now)))
+    assert {tally.size for tally in moved} <= {*now.values()}
+    for id_ in before.keys() & now.keys():
+        windows: Counter[int] = Counter()
+        for tally in moved:
+            if tally.size == now[id_]:
+                windows[tally.pane * tally.size // 12] += tally.records
+        assert windows == Counter(at // 12 for at in positions)

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from muntin.errors import BlockError, WireError
+from muntin.fidelity.losses import Loss
 from muntin.kernel.reading import Reading
 from muntin.language.program import sql
 from muntin.model import POSITION, Fault, Tally
@@ -52,7 +53,20 @@ def test_what_is_sent_is_what_arrives() -> None:
     assert arrived.plan.digest == plan().digest
     ids = [recipe.shape.id for recipe in arrived.plan.recipes]
     assert ids == [recipe.shape.id for recipe in plan().recipes]
-    heard = Heard((News("web", "d", 3, notes=("n",), via=("a:1", "b:2")),), {"c:3": "why"})
+    heard = Heard(
+        (
+            News(
+                "web",
+                "d",
+                3,
+                age=0.5,
+                unreadable=(Loss("web", "a.log", "why"),),
+                trouble="t",
+                via=("a:1", "b:2"),
+            ),
+        ),
+        {"c:3": "why"},
+    )
     fetch = Fetch("p", "s", "d", (Range("web", 1, 2, 30, ("b:2",)),), 0.5)
     for message in (heard, fetch):
         assert decode(encode(message), type(message)) == message

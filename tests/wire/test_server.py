@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from random import Random
 
 import pyarrow as pa
 import pytest
@@ -12,7 +11,9 @@ from pyarrow import flight
 
 from muntin.wire.client import Client
 from muntin.wire.messages import Exchange, Fetch, Known, Range, encode
+from muntin.wire.server import Server
 from tests.agent.serving import serving
+from tests.wire.junk import MANY, send_junk, send_over_the_wire
 from tests.wire.test_messages import PROGRAM, plan
 
 
@@ -52,22 +53,27 @@ def test_what_is_no_message_is_refused_in_a_sentence(tmp_path: Path) -> None:
         assert Client().settings(place, "logs")["FORMAT"] == "json"
 
 
+def junk() -> tuple[list[bytes], list[bytes]]:
+    """Actions and fetches, before they are damaged."""
+    known = {"web01": Known(0)}
+    asked = Exchange("p", "logs", plan().digest, known)
+    told = [asked, replace(asked, plan=plan()), plan().stream, "logs"]
+    return list(map(encode, told)), [encode(Fetch("p", "logs", "d", (Range("web01", 0, 1),)))]
+
+
 def test_junk_does_not_end_it(tmp_path: Path) -> None:
-    chance = Random(3)
-    whole = encode(Exchange("p", "logs", plan().digest, {"web01": Known(0)}, plan()))
-    (tmp_path / "a.log").write_text('{"t": 1, "k": "a", "n": 2}\n')
-    with serving("web01", tmp_path) as (_, place), flight.connect(f"grpc+tcp://{place}") as own:
-        for _ in range(500):
-            data = bytearray(whole)
-            for _ in range(chance.randint(1, 6)):
-                at = chance.randrange(len(data))
-                data[at : at + chance.randint(0, 9)] = chance.randbytes(chance.randint(0, 9))
-            action = chance.choice(["exchange", "columns", "settings", "x"])
-            try:
-                list(own.do_action(flight.Action(action, bytes(data))))
-            except (pa.ArrowException, ValueError) as error:
-                assert "Traceback" not in str(error)  # noqa: PT017
+    """Fifty thousand messages, while it reads; another fifty thousand are for relays."""
+    (tmp_path / "a.log").write_text('{"t": 1, "k": "a", "n": 2}\n' * 1000)
+    with serving("web01", tmp_path) as (agent, place):
+        send_over_the_wire(place, *junk())
+        server = Server(agent, "127.0.0.1:0")
+        try:
+            assert 0 < send_junk(server, *junk()) < MANY / 2
+        finally:
+            server.shutdown()
         assert Client().settings(place, "logs")["FORMAT"] == "json"
+        told = Exchange("p", "logs", plan().digest, {"web01": Known(0)}, plan())
+        assert [news.agent for news in Client().exchange(place, told).news] == ["web01"]
 
 
 def test_only_its_own_files_are_read(tmp_path: Path) -> None:

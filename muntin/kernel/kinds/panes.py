@@ -17,18 +17,25 @@ import pyarrow.compute as pc
 from muntin.errors import BadValueError
 from muntin.fidelity.score import Only
 from muntin.kernel.apart import Groups, apart, merged_apart
+from muntin.kernel.around import finish_windows
 from muntin.kernel.consolidate import (
     Algorithm,
     Consolidation,
     Relation,
     algorithm_of,
     consolidate_sql,
+    due_table,
     overlaps,
 )
 from muntin.kernel.due import Due, DueEnds, Ends
 from muntin.kernel.engine import run
 from muntin.kernel.kinds.kind import Finished, Given, Made, Operator, Outcome, Place
-from muntin.kernel.kinds.unfinished import Unfinished, ordered_with_faults, with_unfinished
+from muntin.kernel.kinds.unfinished import (
+    Unfinished,
+    ordered_with_faults,
+    with_unfinished,
+    with_window_faults,
+)
 from muntin.kernel.kinds.windowed import Windowed, joined, parts, whole
 from muntin.kernel.python.mapping import map_cells
 from muntin.kernel.python.states import added, fault_rows, finished, merged
@@ -36,6 +43,7 @@ from muntin.kernel.statements import (
     WINDOW,
     WINDOW_END,
     Windows,
+    bounds_of,
     compute_sql,
     count_cell,
     finish_sql,
@@ -46,6 +54,7 @@ from muntin.kernel.statements import (
     selected_sql,
     spec_id,
 )
+from muntin.kernel.tables import joined_rows
 from muntin.model import Fault, Job, Shape
 from muntin.units import describe_window
 from muntin.windows.spec import WindowSpec
@@ -88,7 +97,8 @@ class Panes(Windowed):
             mapped = map_cells(shape, given.windows, given.records, given.marked)
             return Outcome(mapped.block, mapped.faults)
         sql = self.compute_sql(given.windows, given.marked, given.separate)
-        block = run(sql, {"records": given.records}, f"a job on stream '{shape.stream}'")
+        tables = {"records": given.records, **joined_rows(shape)}
+        block = run(sql, tables, f"a job on stream '{shape.stream}'")
         return Outcome(added(shape, block))
 
     def merge(self, blocks: Sequence[pa.Table]) -> pa.Table:
@@ -116,8 +126,16 @@ class Panes(Windowed):
         return Finished(joined(every), done.made)
 
     def order(self, job: Job, rows: Sequence[pa.Table]) -> pa.Table:
-        job = _answered(job)
-        return ordered_with_faults(rows, partial(_ordered, job))
+        core, around = _answered(job), job.around
+        if around is None:
+            return ordered_with_faults(rows, partial(_ordered, core))
+
+        def finish(good: pa.Table) -> pa.Table:
+            bounds, name = partial(self.bounds, job), partial(self.name, job)
+            rows, faults = finish_windows(job, around, _ordered(core, good), bounds, name)
+            return with_window_faults(rows, faults)
+
+        return ordered_with_faults(rows, finish)
 
     def algorithm(self, spec: WindowSpec) -> str:
         several = algorithm_of(self.shape, spec, spec.overlap + 1)
@@ -136,15 +154,21 @@ class Panes(Windowed):
         for spec in job.windows:
             which = f" of {describe_window(self.shape.axis, spec)}" if len(job.windows) > 1 else ""
             algorithm = algorithm_of(answered.shape, spec, spec.overlap + 1)
-            sql = finish_sql(answered, consolidate_sql(answered.shape, spec, algorithm))
-            yield Operator("finish", f"blocks to rows{which}", Place.GROUP, sql)
-        ordered = order_sql(answered)
-        yield Operator("order", "rows of all key groups to results", Place.DRIVER, ordered)
+            consolidated = consolidate_sql(answered.shape, spec, algorithm)
+            sql = finish_sql(answered, consolidated, bounds_of(answered.shape, spec))
+            name = "finish" if job.around is None else "core"
+            yield Operator(name, f"blocks to rows{which}", Place.GROUP, sql)
+        to = " to results" if job.around is None else ""
+        yield Operator("order", f"rows of all key groups{to}", Place.DRIVER, order_sql(answered))
+        if job.around is not None:
+            does = "rows of the core to results, window by window"
+            yield Operator("finish", does, Place.DRIVER, job.around.sql)
 
 
 def _answered(job: Job) -> Job:
-    """The job without the source among its keys, which is no part of the answer."""
-    return replace(job, shape=job.shape.answered) if job.shape.by_source else job
+    """The job's core, without the source among its keys, which is no part of the answer."""
+    core = job.core
+    return replace(core, shape=core.shape.answered) if core.shape.by_source else core
 
 
 def some(shape: Shape, block: pa.Table, only: Only | None) -> pa.Table:
@@ -291,7 +315,7 @@ def _finish(
             last = ends is slices[-1]
             windows = consolidation.windows(each.spec, ends, again, ahead=ahead and last)
             for name, which, wanted in each.jobs:
-                rows = _rows(jobs[name], windows)
+                rows = _rows(jobs[name], windows, each.spec, ends)
                 if len(wanted) != len(each.ends):
                     rows = rows.filter(pc.is_in(rows["w"], pa.array(wanted, pa.int64())))
                 which_one = pa.array(np.full(rows.num_rows, which, np.int32))
@@ -300,12 +324,13 @@ def _finish(
     return Finished(rows_by_job, tuple(consolidation.fresh) if due.more else ())
 
 
-def _rows(job: Job, windows: Relation) -> pa.Table:
-    doing = f"job '{job.name}', {windows.doing}"
+def _rows(job: Job, windows: Relation, spec: WindowSpec, ends: Ends) -> pa.Table:
+    doing, bounds = f"job '{job.name}', {windows.doing}", bounds_of(job.shape, spec)
+    due = {"due": due_table(spec, ends)} if not spec.regular else {}
     if not job.shape.states:
-        return run(finish_sql(job, windows.sql), windows.tables, doing)
+        return run(finish_sql(job, windows.sql, bounds), {**windows.tables, **due}, doing)
     values, faults = finished(job, windows.table())
-    rows = run(finish_sql(job, "SELECT * FROM made"), {"made": values}, doing)
+    rows = run(finish_sql(job, "SELECT * FROM made", bounds), {"made": values, **due}, doing)
     return fault_rows(faults, rows)
 
 

@@ -41,6 +41,7 @@ from muntin.kernel.statements import (
     SESSION_START,
     WINDOW,
     WINDOW_END,
+    Bounds,
     Windows,
     bounds_sql,
     cell_columns,
@@ -49,9 +50,11 @@ from muntin.kernel.statements import (
     key_names,
     merged_cells,
     order_sql,
+    records_sql,
     row_names,
     sub_key_columns,
 )
+from muntin.kernel.tables import joined_rows
 from muntin.model import MARK, Job, Shape
 from muntin.units import describe
 from muntin.windows.spec import WindowSpec
@@ -112,7 +115,8 @@ class Sessions:
 
     def compute(self, given: Given) -> Outcome:
         doing = f"a job on stream '{self.shape.stream}'"
-        block = run(self.compute_sql((), given.marked), {"records": given.records}, doing)
+        tables = {"records": given.records, **joined_rows(self.shape)}
+        block = run(self.compute_sql((), given.marked), tables, doing)
         return Outcome(added(self.shape, block))
 
     def merge(self, blocks: Sequence[pa.Table]) -> pa.Table:
@@ -222,10 +226,10 @@ class Sessions:
         return rows.column(SESSION_START).to_numpy(), rows.column(WINDOW_END).to_numpy()
 
     def names(self, job: Job) -> list[str]:
-        return [f"session {describe(self.gap)}"]
+        return [_name(self.gap)]
 
     def name(self, job: Job, window: Told) -> str:
-        return f"session {describe(self.gap)}"
+        return _name(self.gap)
 
     def bounds(self, job: Job, window: Told) -> tuple[int, int]:
         return window
@@ -246,6 +250,10 @@ class Sessions:
         finish, order = finish_sessions_sql(job, late=False), order_sql(job, _CARRIED)
         yield Operator("finish", "ended sessions to rows", Place.GROUP, finish)
         yield Operator("order", "rows of all key groups to results", Place.DRIVER, order)
+
+
+def _name(gap: int) -> str:
+    return f"session {describe(gap)}"
 
 
 @cache
@@ -284,7 +292,7 @@ def _keyed_sql(shape: Shape, condition: str | None) -> str:
     keys = [f"CAST({key.sql} AS {key.type}) AS k{i}" for i, key in enumerate(shape.keys)]
     wanted = [c for c in (shape.where, *bounds_sql(shape), condition) if c]
     where = f" WHERE {' AND '.join(f'({c})' for c in wanted)}" if wanted else ""
-    return f"SELECT {', '.join(['*', *keys])} FROM records{where}"
+    return f"SELECT {', '.join(['*', *keys])} FROM {records_sql(shape)}{where}"
 
 
 def _on_time_sql(shape: Shape) -> str:
@@ -364,5 +372,6 @@ def finish_sessions_sql(job: Job, late: bool) -> str:
         f"SELECT *, last_at + {shape.gap} AS w, pane AS started, {records} AS records, "
         f"CAST({missed} AS BIGINT) AS late FROM blocks"
     )
-    sql = finish_sql(job, rows, carried=tuple(before for before, _ in _CARRIED))
+    bounds = Bounds("started", "w", _name(shape.gap or 0))
+    sql = finish_sql(job, rows, bounds, carried=tuple(before for before, _ in _CARRIED))
     return f"SELECT *, CAST(0 AS INTEGER) AS win FROM ({sql})"

@@ -83,3 +83,15 @@ def ordered_with_faults(
     told = rows.filter(pc.is_valid(rows[_FAULT]))
     good = rows.filter(pc.is_null(rows[_FAULT])).drop_columns([_FAULT])
     return with_faults(order(good), told)
+
+
+def with_window_faults(rows: pa.Table, faults: Sequence[tuple[tuple[int, int], Fault]]) -> pa.Table:
+    """Ordered rows, and one more for each window that is left out as a whole."""
+    if not faults:
+        return rows
+    told = {
+        "win": pa.array([which for (which, _), _ in faults], pa.int32()),
+        "w": pa.array([end for (_, end), _ in faults], pa.int64()),
+        _FAULT: pa.array([pickle.dumps(fault) for _, fault in faults], pa.binary()),
+    }
+    return with_faults(rows, pa.table(told))

@@ -74,7 +74,8 @@ def fault_rows(faults: Sequence[tuple[int, Fault]], rows: pa.Table) -> pa.Table:
 
 def with_faults(ordered: pa.Table, told: pa.Table) -> pa.Table:
     """Ordered rows, and the rows of faults at their end."""
-    ordered = ordered.append_column(FAULT, pa.nulls(ordered.num_rows, pa.binary()))
+    if FAULT not in ordered.column_names:
+        ordered = ordered.append_column(FAULT, pa.nulls(ordered.num_rows, pa.binary()))
     places = {WINDOW: told["win"], WINDOW_END: told["w"], FAULT: told["fault"]}
     return pa.concat_tables([ordered, sparse_rows(ordered.schema, told.num_rows, places)])
 

@@ -1,0 +1,352 @@
+"""Which SELECTs of a query are cores: those that make aggregates of a stream's records.
+
+A SELECT over the stream that only filters and projects is a view of its records, for the SELECTs
+around it. Whatever reads no records, reads rows of cores, and belongs to the finish.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from types import MappingProxyType
+
+from sqlglot import exp
+
+from muntin.errors import LanguageError
+from muntin.language.calls import is_aggregate, is_query, is_unnest, is_windowed
+from muntin.language.joins import joined, unnested
+from muntin.language.messages import nearest
+from muntin.language.queries import usual_name
+from muntin.language.scope import Scope, Shown, View
+from muntin.language.script import Script
+from muntin.model import Stream, Table
+
+_ROWS = None  # what is shown by a source that has no records of the stream
+_Names = Mapping[str, View | None]  # what WITH has named so far
+_MADE_IN_FROM = ("generate_series", "range", "unnest")
+_OF_RECORDS = ("expressions", "from_", "where", "with_", "joins")
+_EVERY_RECORD = "a job keeps no records"
+_CLAUSES = {*_OF_RECORDS, "group", "having", "qualify", "order", "limit", "offset", "distinct",
+            "laterals"}  # fmt: skip
+_OF_THE_CATALOG = (exp.Describe, exp.Summarize, exp.Show, exp.Command)
+_WHAT_TO_WRITE = "group them, as in SELECT key, count(*) … GROUP BY key"
+
+
+def needs_finish(query: exp.Expr) -> bool:
+    """Whether there is more to a query than one SELECT over a stream."""
+    if not isinstance(query, exp.Select):
+        return isinstance(query, exp.SetOperation | exp.Subquery)
+    clauses = ("with_", "distinct", "qualify", "offset", "joins", "laterals")
+    if any(query.args.get(clause) for clause in clauses) or joins_of(query):
+        return True
+    inner = (node for node in query.walk() if node is not query)
+    return any(isinstance(n, exp.Window) or is_query(n) or is_unnest(n) for n in inner)
+
+
+@dataclass(frozen=True)
+class Core:
+    """A SELECT that aggregates, and the records that it sees."""
+
+    select: exp.Select
+    view: View
+
+
+@dataclass
+class Found:
+    """The cores of a query in the order of its text, and what WITH only names for them."""
+
+    cores: list[Core] = field(default_factory=list)
+    views: list[exp.Expr] = field(default_factory=list)
+    tables: dict[str, Table] = field(default_factory=dict)  # that are joined with rows of cores
+
+
+def find_cores(
+    script: Script,
+    query: exp.Expr,
+    streams: Mapping[str, Stream],
+    tables: Mapping[str, Table] = MappingProxyType({}),
+) -> Found:
+    """The cores of a query; refuses one that needs every record of a window."""
+    finder = _Finder(script, streams, tables)
+    view = finder.query(query, {})
+    finder.check_all_seen(query)
+    if view is not None:
+        message = f"{_EVERY_RECORD}, and answers with aggregates: {_WHAT_TO_WRITE}"
+        raise script.error(message, query)
+    if not finder.found.cores:
+        raise script.error("expected FROM and the name of a stream", query)
+    return finder.found
+
+
+class _Finder:
+    def __init__(
+        self, script: Script, streams: Mapping[str, Stream], tables: Mapping[str, Table]
+    ) -> None:
+        self._script = script
+        self._streams = {name.lower(): stream for name, stream in streams.items()}
+        self._tables = {name.lower(): table for name, table in tables.items()}
+        self._seen: set[int] = set()
+        self.found = Found()
+
+    def check_all_seen(self, query: exp.Expr) -> None:
+        """Nothing is read that was not looked at, wherever it stands."""
+        for node in query.walk():
+            unseen = isinstance(node, exp.Table) and id(node) not in self._seen
+            if unseen or isinstance(node, _OF_THE_CATALOG):
+                message = "this cannot be read here; a job reads its stream and declared tables"
+                raise self._script.error(message, node, node.parent, query)
+            if isinstance(node, exp.TableSample):
+                message = (
+                    "a sample is another one each time; WHERE hash(x) % 100 < 10 keeps a tenth"
+                )
+                raise self._script.error(message, node, query)
+            other = node.args.keys() - _CLAUSES if isinstance(node, exp.Select) else ()
+            clause = next((each for each in sorted(other) if node.args.get(each)), None)
+            if clause is not None:
+                words = clause.strip("_").upper()
+                raise self._script.error(f"{words} is not possible in a job", node, query)
+
+    def query(self, node: exp.Expr, names: _Names) -> View | None:
+        """What a query shows of each record, or nothing if its rows are made of many."""
+        names = self._with(node, names)
+        if isinstance(node, exp.Subquery):
+            view = self.query(node.this, names)
+            more = node.args.keys() - {"this", "alias", "with_"}
+            clause = next((each for each in sorted(more) if node.args.get(each)), None)
+            if view is not None and clause is not None:
+                raise self._needs_all(node, clause)
+            return view
+        if isinstance(node, exp.Select):
+            return self._select(node, names)
+        if isinstance(node, exp.SetOperation):
+            for side in (node.this, node.expression):
+                if self.query(side, names) is not None:
+                    message = f"{_EVERY_RECORD}, so what is united must be aggregated"
+                    raise self._script.error(f"{message}: {_WHAT_TO_WRITE}", side, node)
+        return _ROWS
+
+    def _with(self, node: exp.Expr, names: _Names) -> _Names:
+        with_ = node.args.get("with_")
+        if with_ is None:
+            return names
+        if with_.args.get("recursive"):
+            message = "WITH RECURSIVE is not possible in a job: it may never end"
+            raise self._script.error(message, with_)
+        for cte in with_.expressions:
+            view = self.query(cte.this, names)
+            if view is not None:
+                self.found.views.append(cte.this)
+            names = {**names, cte.alias.lower(): self._renamed(view, cte)}
+        return names
+
+    def _select(self, select: exp.Select, names: _Names) -> View | None:
+        first = select.args["from_"].this if select.args.get("from_") else None
+        joins = joins_of(select)
+        laterals = select.args.get("laterals") or ()
+        sources = [*([first] if first is not None else []), *(j.this for j in joins), *laterals]
+        views = [(source, self._source(source, names)) for source in sources]
+        tables = {id(s): t for s in sources if (t := self._table(s, names)) is not None}
+        of_records = next(((s, v) for s, v in views if v is not None), None)
+        if of_records is None:
+            self.found.tables |= {table.name: table for table in tables.values()}
+            self._inside(select, names, "expressions", "where", "group", "having", "qualify",
+                         "order", "joins")  # fmt: skip
+            return _ROWS
+        source, view = of_records
+        if len(sources) > 1:
+            if id(first) in tables and source is not first:
+                message = (
+                    f"records come first: FROM {view.stream.name} JOIN {tables[id(first)].name}"
+                )
+                raise self._script.error(message, first)
+            if source is not first or laterals:
+                raise self._unjoined(source, view)
+            for join in joins:
+                view = self._joined(view, join, names)
+        for clause in ("where", "group"):
+            self._refuse_subqueries(select.args.get(clause))
+        if not _aggregates(select, self._scope(select, view)):
+            return self._view(select, view)
+        self.found.cores.append(Core(select, view))
+        self._inside(select, names, "expressions", "having", "qualify", "order")
+        return _ROWS
+
+    def _table(self, node: exp.Expr, names: _Names) -> Table | None:
+        """The table of a file that a source stands for, if it does."""
+        plain = isinstance(node, exp.Table) and isinstance(node.this, exp.Identifier)
+        if not plain or node.name.lower() in names:
+            return None
+        return self._tables.get(node.name.lower())
+
+    def _joined(self, view: View, join: exp.Expr, names: _Names) -> View:
+        """The records, each beside the rows of a table that fit it, or elements of a list."""
+        if isinstance(join.this, exp.Unnest):
+            return unnested(self._script, view, join)
+        table = self._table(join.this, names)
+        if table is None:
+            raise self._unjoined(join.this, view)
+        self._refuse_subqueries(join.args.get("on"))
+        return joined(self._script, view, join, table)
+
+    def _unjoined(self, source: exp.Expr, view: View) -> LanguageError:
+        message = (
+            f"a join would need every record of stream '{view.stream.name}', and {_EVERY_RECORD}; "
+            "aggregate it by the key first, as in JOIN (SELECT key, count(*) … GROUP BY key)"
+        )
+        return self._script.error(message, source)
+
+    def _source(self, node: exp.Expr, names: _Names) -> View | None:
+        if isinstance(node, exp.Subquery):
+            view = self._renamed(self.query(node, names), node)
+            return view and replace(view, called=(node.alias,))
+        if isinstance(node, exp.Lateral):
+            return self._source(node.this, names)
+        if not isinstance(node, exp.Table):
+            return self._made(node)
+        self._seen.add(id(node))
+        if not isinstance(node.this, exp.Identifier):
+            return self._made(node.this)
+        plain = node.args.keys() - {"this", "alias", "joins", "laterals"}
+        if any(node.args.get(clause) for clause in plain):
+            raise self._script.error("expected the name of a stream alone", node)
+        name = node.name.lower()
+        if name in names:
+            view = self._renamed(names[name], node)
+            return view and replace(view, called=(node.alias_or_name,))
+        if name in self._tables:
+            return _ROWS
+        if name not in self._streams:
+            every = [s.name for s in self._streams.values()]
+            every += [t.name for t in self._tables.values()]
+            what = "stream or table" if self._tables else "stream"
+            known = nearest(node.name, every, "there is none")
+            raise self._script.error(f"unknown {what} '{node.name}'; {known}", node)
+        return self._stream(node, self._streams[name])
+
+    def _renamed(self, view: View | None, node: exp.Expr) -> View | None:
+        """What is shown, by the names that a list behind an alias gives it."""
+        alias = node.args.get("alias")
+        given = [column.name for column in alias.columns] if alias is not None else []
+        if view is None or not given:
+            return view
+        shown = [each for each in view.columns.items() if each[0] not in view.joined]
+        if len(given) > len(shown):
+            message = f"there are {len(given)} names for {len(shown)} columns"
+            raise self._script.error(message, alias, node)
+        named = zip(given + [name for name, _ in shown[len(given) :]], shown, strict=True)
+        return replace(view, columns={name: each for name, (_, each) in named}, beside={})
+
+    def _stream(self, node: exp.Table, stream: Stream) -> View:
+        if node.args.get("alias") and node.args["alias"].columns:
+            raise self._script.error("expected the name of a stream alone", node)
+        other = next((c.view.stream for c in self.found.cores), stream)
+        if other.name != stream.name:
+            message = f"a job reads one stream, and this one reads '{other.name}' already"
+            raise self._script.error(message, node)
+        return View.of(stream, node.alias)
+
+    def _made(self, node: exp.Expr) -> View | None:
+        """What FROM may call: it must depend on nothing but the job's rows."""
+        if isinstance(node, exp.Values | exp.Unnest):
+            return _ROWS
+        name = node.name.lower() if isinstance(node, exp.Anonymous) else ""
+        if name not in _MADE_IN_FROM:
+            what = f"{name}()" if name else "this"
+            message = f"{what} is not possible in FROM; a job reads its stream and declared tables"
+            raise self._script.error(message, node)
+        return _ROWS
+
+    def _inside(self, select: exp.Select, names: _Names, *clauses: str) -> None:
+        """Looks at the subqueries in the expressions of a SELECT."""
+        for clause in clauses:
+            value = joins_of(select) if clause == "joins" else select.args.get(clause) or []
+            for node in value if isinstance(value, list) else [value]:
+                for query in _queries(node, skip_source=clause == "joins"):
+                    if self.query(query, names) is not None:
+                        message = f"{_EVERY_RECORD}, so a subquery aggregates: SELECT max(x) FROM …"
+                        raise self._script.error(message, query)
+
+    def _refuse_subqueries(self, clause: exp.Expr | None) -> None:
+        query = next(_queries(clause), None) if clause is not None else None
+        if query is not None:
+            message = (
+                "each record is looked at by itself, before others have come, so a subquery cannot "
+                "stand here; compare groups with HAVING, or in a SELECT around this one"
+            )
+            raise self._script.error(message, query)
+
+    def _scope(self, select: exp.Select, view: View) -> Scope:
+        stream = view.stream
+        return Scope(self._script, stream, stream.visible_columns(), "", select.expressions, view)
+
+    def _view(self, select: exp.Select, view: View) -> View:
+        """What a SELECT without aggregates shows of each record."""
+        for clause, value in select.args.items():
+            if value and clause not in _OF_RECORDS:
+                raise self._needs_all(select, clause)
+        window = next(filter(None, (item.find(exp.Window) for item in select.expressions)), None)
+        if window is not None:
+            raise self._needs_all(select, "over", window)
+        condition = select.args.get("where")
+        conditions = list(view.where)
+        if condition is not None:
+            scope = self._scope(select, view)
+            sql = scope.condition(condition.this, "WHERE")
+            conditions.append(Shown(sql, "BOOLEAN", frozenset(scope.used)))
+        columns = dict(self._shown(select, view))
+        where = tuple(conditions)
+        return replace(view, called=(), columns=columns, where=where, beside={})
+
+    def _shown(self, select: exp.Select, view: View) -> Iterator[tuple[str, Shown]]:
+        for index, item in enumerate(select.expressions):
+            if isinstance(item, exp.Star) and not any(item.args.values()):
+                own = view.joined
+                yield from ((name, each) for name, each in view.columns.items() if name not in own)
+                continue
+            scope = self._scope(select, view)
+            sql, kind = scope.bound(item.unalias(), index)
+            name = item.alias or usual_name(self._script, item)
+            yield name, Shown(sql, kind, frozenset(scope.used))
+
+    def _needs_all(
+        self, select: exp.Expr, clause: str, place: exp.Expr | None = None
+    ) -> LanguageError:
+        words = {"order": "ORDER BY"}.get(clause, clause.strip("_").upper())
+        value = place or select.args.get(clause)
+        message = (
+            f"{words} here would need every record of the window, and {_EVERY_RECORD}; "
+            f"{_WHAT_TO_WRITE}, where last(x) is the newest value, and say {words} over the groups"
+        )
+        return self._script.error(message, value if isinstance(value, exp.Expr) else None, select)
+
+
+def joins_of(select: exp.Select) -> list[exp.Expr]:
+    """The joins of a SELECT; where FROM comes first, they are with what it reads."""
+    read = select.args.get("from_")
+    before = read.this.args.get("joins") if read is not None else None
+    return [*(before or ()), *(select.args.get("joins") or ())]
+
+
+def _aggregates(select: exp.Select, scope: Scope) -> bool:
+    """Whether a SELECT makes groups of what it reads."""
+    distinct = select.args.get("distinct")
+    if select.args.get("group") or (distinct and not distinct.args.get("on")):
+        return True
+    places = [*select.expressions]
+    places += [select.args[c] for c in ("having", "qualify", "order") if select.args.get(c)]
+    return any(
+        is_aggregate(node) and not is_windowed(node)
+        for place in places
+        for node in place.walk(prune=is_query)
+    )
+
+
+def _queries(node: exp.Expr, skip_source: bool = False) -> Iterator[exp.Expr]:
+    """The outermost subqueries of an expression; of a join, those of its condition."""
+    children = [node]
+    if skip_source:
+        children = [child for child in node.iter_expressions() if child is not node.this]
+    for child in children:
+        for inner in child.walk(prune=is_query):
+            if is_query(inner):
+                yield inner
