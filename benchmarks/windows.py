@@ -143,7 +143,7 @@ def merges() -> None:
     records = pa.table({"k": ["a"] * 60, POSITION: pa.array(minutes, pa.int64())})
     (block,) = compute(records, "s", recipes_of([job]), Clocks())[0].values()
     consolidation = Consolidation(job.shape, block)
-    for spec in sorted(job.windows):
+    for spec in sorted(job.windows, key=lambda spec: spec.length):
         consolidation.windows(spec, list(range(spec.length, 61, spec.length)), True)
     naive = sum(60 // spec.length * spec.length for spec in job.windows)
     _out.print(f"{consolidation.merges.tiles} merges an hour for 5, 10, 15 and 20 minutes; "

@@ -10,7 +10,8 @@ from typing import Literal, NamedTuple
 import numpy as np
 
 from muntin.model import Axis
-from muntin.windows.spec import WindowSpec
+from muntin.windows.calendar import DAY_US, MONDAY, Unit
+from muntin.windows.spec import Units, WindowSpec
 
 # From the beginning of the year 1 to the end of 9999, as in datetime: what has a date has one here.
 FIRST_US = -62_135_596_800_000_000
@@ -38,6 +39,13 @@ _SHORT = {
     "HRS": "HOUR",
     "D": "DAY",
     "W": "WEEK",
+}
+_CALENDAR: dict[str, tuple[Unit, int]] = {
+    "day": ("day", 1),
+    "week": ("day", 7),
+    "month": ("month", 1),
+    "quarter": ("month", 3),
+    "year": ("month", 12),
 }
 UNITS = "microseconds, milliseconds, seconds, minutes, hours, days or weeks"
 _BYTES = {
@@ -139,12 +147,55 @@ def describe_time(us: int) -> str:
 
 def describe_window(axis: Axis, spec: WindowSpec) -> str:
     """A kind of window as its results name it, for example `1 hour every 5 minutes`."""
+    if spec.units is not None:
+        return _describe_units(spec.units, spec.step)
     text = describe_extent(axis, spec.range)
     if spec.slide != spec.range:
         text += f" every {_short_extent(axis, spec.slide)}"
-    if spec.offset % spec.slide:
+    if spec.step:
+        text += f" cumulate {_short_extent(axis, spec.step)}"
+    if spec.offset % spec.slide != (usual_offset(spec.slide) if axis.is_time else 0):
         text += f" from {_short_extent(axis, spec.offset % spec.slide)}"
     return text
+
+
+def usual_offset(slide: int) -> int:
+    """Where windows of time start that do not say FROM: weeks on a Monday, all others in 1970."""
+    return MONDAY * DAY_US if slide % _UNITS["WEEK"] == 0 else 0
+
+
+def _describe_units(units: Units, step: int) -> str:
+    """Windows of a calendar, for example `1 month cumulate 1 day in Europe/Berlin`."""
+    unit, usual = units.calendar.unit, 0
+    if unit == "day":
+        usual = usual_offset(units.slide * DAY_US) // DAY_US
+    text = describe_count(unit, units.range)
+    if units.slide != units.range:
+        text += f" every {describe_count(unit, units.slide)}"
+    if units.by is not None:
+        text += f" cumulate {describe_count(units.by.unit, units.step)}"
+    elif step:
+        text += f" cumulate {describe(step)}"
+    if units.offset != usual:
+        text += f" from {describe_count(unit, units.offset)}"
+    return text if units.calendar.zone == "UTC" else f"{text} in {units.calendar.zone}"
+
+
+def describe_count(unit: Unit, count: int) -> str:
+    """So many days or months, in weeks or years where they are whole ones."""
+    larger, size = ("week", 7) if unit == "day" else ("year", 12)
+    name, number = (larger, count // size) if count and count % size == 0 else (unit, count)
+    return f"{number} {name}{'' if number == 1 else 's'}"
+
+
+def in_calendar(number: str, unit: str) -> tuple[Unit, int] | None:
+    """Days or months, if a unit is one of a calendar; raises ValueError if they are not whole."""
+    name = unit.upper()
+    known = _CALENDAR.get(_SHORT.get(name, name.removesuffix("S")).lower())
+    if known is None:
+        return None
+    kind, size = known
+    return kind, whole(number, size, f"{number} {unit} is not a whole number of {kind}s")
 
 
 def describe_extent(axis: Axis, size: int) -> str:

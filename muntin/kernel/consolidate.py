@@ -8,10 +8,12 @@ remove   from window to window, what enters is added and what leaves is removed;
 stacks   panes are cut into stretches as long as a window, so that each window is the end of
          one stretch and the beginning of the next: two running merges a partial and one a
          result, for cells that cannot be removed (MIN, MAX, floating-point sums)
+grow     windows that cumulate: one running merge a partial and one row a result
 
 What overlaps a lot and is due one by one, as when logs are followed, leaves something behind for
-the next window, for `share` to find: where cells can be removed, the window less the panes that
-leave; else blocks of panes, so that the next one is merged from few tiles.
+the next window, for `share` to find: where windows cumulate, the window itself; where cells can be
+removed, the window less the panes that leave; else blocks of panes, so that the next one is merged
+from few tiles.
 
 All algorithms leave out rows that are late for some windows and rows that belong to one window
 alone; those are few or merged already, and join their windows at the end.
@@ -59,6 +61,7 @@ class Algorithm(StrEnum):
     SHARE = "share"
     REMOVE = "remove"
     STACKS = "stacks"
+    GROW = "grow"
 
     @property
     def meaning(self) -> str:
@@ -70,6 +73,7 @@ _MEANINGS = {
     Algorithm.SHARE: "the panes and smaller windows with the fewest rows",
     Algorithm.REMOVE: "what enters is added, what leaves removed",
     Algorithm.STACKS: "two running merges, as cells cannot be removed",
+    Algorithm.GROW: "one running merge, as windows only grow",
 }
 
 
@@ -105,14 +109,16 @@ def removable(shape: Shape) -> bool:
 
 
 def overlaps(spec: WindowSpec) -> bool:
-    """Whether a window shares more than half of its panes with the next one."""
-    return spec.slide * 2 < spec.range
+    """Whether all windows share more than half of their panes with the next one."""
+    return spec.regular and spec.slide * 2 < spec.range
 
 
 def algorithm_of(shape: Shape, spec: WindowSpec, due: int) -> Algorithm:
     """How windows of one kind are made when so many of them are due at once."""
     if spec.length == 1:
         return Algorithm.PANES
+    if due > 2 and spec.cumulates and not shape.states:
+        return Algorithm.GROW
     if due > 2 and overlaps(spec):
         if removable(shape):
             return Algorithm.REMOVE
@@ -172,6 +178,9 @@ class Consolidation:
 
     def _look_ahead(self, spec: WindowSpec, end: int, window: pa.Table) -> None:
         """Remembers what the next window of a kind, after the one that ends here, is made of."""
+        if spec.cumulates:
+            self._remember(spec, window)
+            return
         if removable(self.shape) and not self._has_nulls():
             start = end - spec.length
             tables = {"made": window, "leaving": _inside(self._panes, start, start + spec.stride)}
@@ -212,7 +221,7 @@ class Consolidation:
         doing = f"windows up to pane {ends[-1]}"
         if algorithm is Algorithm.SHARE:
             return self._shared(spec, ends, doing)
-        blocks = _inside(self._panes, ends[0] - spec.length, ends[-1])
+        blocks = _inside(self._panes, spec.start(ends[0]), ends[-1])
         if algorithm is Algorithm.REMOVE and self.shape.states:
             return self._read(slide(self.shape, blocks, spec, ends), doing)
         if self.dense and algorithm in (Algorithm.REMOVE, Algorithm.STACKS):
@@ -224,7 +233,7 @@ class Consolidation:
                 pass  # the statement does it
             else:
                 return self._read(windows, doing)
-        tables = {"blocks": blocks, "due": _due(ends)}
+        tables = {"blocks": blocks, "due": due_table(spec, ends)}
         return Relation(self.shape, consolidate_sql(self.shape, spec, algorithm), tables, doing)
 
     def _read(self, table: pa.Table, doing: str) -> Relation:
@@ -239,7 +248,7 @@ class Consolidation:
             self._tiles = Tiles(*_counts(self._panes.column("pane")))
             for number, (made, table) in enumerate(self._made):
                 self._tiles.add(_tiles_of(number, made, table))
-        chosen = {end: self._tiles.cover(end - spec.length, end) for end in ends}
+        chosen = {end: self._tiles.cover(spec.start(end), end) for end in ends}
         self.merges.windows += len(chosen)
         self.merges.tiles += sum(map(len, chosen.values()))
         used = sorted({tile.number for cover in chosen.values() for tile in cover.windows})
@@ -267,7 +276,7 @@ class Consolidation:
             others = others.filter(mine)
         if not others.num_rows:
             return base
-        tables = {"base": base.table(), "others": others, "due": _due(ends)}
+        tables = {"base": base.table(), "others": others, "due": due_table(spec, ends)}
         return Relation(self.shape, with_others_sql(self.shape, spec), tables, base.doing)
 
 
@@ -278,8 +287,9 @@ def _inside(blocks: pa.Table, first: int, upto: int) -> pa.Table:
     return rows_where(blocks, inside)
 
 
-def _due(ends: Sequence[int]) -> pa.Table:
-    return pa.table({"w": pa.array(ends, pa.int64())})
+def due_table(spec: WindowSpec, ends: Sequence[int]) -> pa.Table:
+    numbers = np.asarray(ends, np.int64)
+    return pa.table({"w": numbers, "start": spec.starts(numbers)})
 
 
 def _counts(numbers: pa.ChunkedArray) -> tuple[Numbers, Numbers]:
@@ -297,7 +307,7 @@ def _counts(numbers: pa.ChunkedArray) -> tuple[Numbers, Numbers]:
 
 def _tiles_of(number: int, spec: WindowSpec, table: pa.Table) -> dict[Tile, int]:
     ends, rows = (array.tolist() for array in _counts(table.column("w")))
-    return {Tile(e - spec.length, e, number): n for e, n in zip(ends, rows, strict=True)}
+    return {Tile(spec.start(e), e, number): n for e, n in zip(ends, rows, strict=True)}
 
 
 def _as_tiles(number: int, table: pa.Table, at: str, to_end: int) -> pa.Table:
@@ -332,6 +342,7 @@ def consolidate_sql(shape: Shape, spec: WindowSpec, algorithm: Algorithm) -> str
         Algorithm.SHARE: share_sql,
         Algorithm.REMOVE: add_and_remove_sql,
         Algorithm.STACKS: two_stacks_sql,
+        Algorithm.GROW: grow_sql,
     }[algorithm](shape, spec)
 
 
@@ -353,12 +364,15 @@ def share_sql(shape: Shape, spec: WindowSpec) -> str:
 def with_others_sql(shape: Shape, spec: WindowSpec) -> str:
     """Windows and the rows that are late for some of them, or belong to one alone."""
     cells = ", ".join(["w", *row_names(shape), *(c.name for c in cells_of(shape))])
-    marked = f"SELECT {ends_sql(spec, 'pane')} AS w, * FROM others WHERE spec = 0"
+    marked = "others JOIN due ON pane >= start AND pane < w"
+    if spec.regular:
+        windows = f"SELECT {ends_sql(spec, 'pane')} AS w, * FROM others WHERE spec = 0"
+        marked = f"({windows}) JOIN due USING (w)"
     return _merged_sql(
         shape,
         f"(SELECT {cells} FROM base\n"
         f"UNION ALL\n"
-        f"SELECT {cells} FROM ({marked}) JOIN due USING (w) WHERE not_before < w\n"
+        f"SELECT {cells} FROM {marked} WHERE spec = 0 AND not_before < w\n"
         f"UNION ALL\n"
         f"SELECT {cells} FROM (SELECT pane AS w, * FROM others WHERE spec = {spec_id(spec)}) "
         f"JOIN due USING (w))",
@@ -460,6 +474,29 @@ def two_stacks_sql(shape: Shape, spec: WindowSpec) -> str:
     ends = _expanded_sql(spec, forward, 0)
     merged = _merged_sql(shape, f"(({starts}) UNION ALL ({ends})) JOIN due USING (w)")
     return f"WITH panes AS MATERIALIZED ({panes})\n{merged}"
+
+
+def grow_sql(shape: Shape, spec: WindowSpec) -> str:
+    """A running merge from the start that windows have in common.
+
+    The row at a pane stands for all windows that end after it and not after the key's next one.
+    """
+    names = row_names(shape)
+    keys, by = ", ".join(names), f"(PARTITION BY {', '.join(['start', *names])} ORDER BY pane)"
+    cells = ", ".join(cell.name for cell in cells_of(shape))
+    panes = (
+        f"SELECT start, pane, {keys}, {merged_cells(shape)}\n"
+        f"FROM blocks JOIN (SELECT start, max(w) AS until FROM due GROUP BY start)\n"
+        f"ON pane >= start AND pane < until\nGROUP BY start, pane, {keys}"
+    )
+    running = (
+        f"SELECT start, pane, lead(pane) OVER {by} AS next, {keys}, "
+        f"{_running_cells(shape, by)}\nFROM ({panes})"
+    )
+    return (
+        f"SELECT w, {keys}, {cells}\nFROM ({running}) JOIN due USING (start)\n"
+        f"WHERE w > pane AND (next IS NULL OR w <= next)"
+    )
 
 
 def _running_cells(shape: Shape, over: str) -> str:

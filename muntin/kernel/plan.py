@@ -14,7 +14,7 @@ from muntin.kernel.kinds import kind_of
 from muntin.kernel.kinds.kind import Operator
 from muntin.kernel.statements import Windows
 from muntin.model import Job, Shape
-from muntin.units import describe
+from muntin.units import describe, describe_window
 from muntin.windows.choice import Choice
 from muntin.windows.spec import WindowSpec
 
@@ -57,6 +57,17 @@ def hasty(job: Job, slack_us: int | None) -> str | None:
     )
 
 
+def skipping(job: Job) -> str | None:
+    """What there is to say of a job of which no window holds some records."""
+    if not job.windows or not all(spec.leaves_out for spec in job.windows):
+        return None
+    names = ", ".join(describe_window(job.shape.axis, spec) for spec in job.windows)
+    return (
+        f"job '{job.name}': its windows, {names}, start further apart than they are long; records "
+        f"that lie between two of them are in none, and are not counted as late"
+    )
+
+
 def plan_of(job: Job, windows: Windows, choice: Choice | None = None) -> Plan:
     """The plan of a job whose shape serves these windows, of the job and of others.
 
@@ -64,8 +75,8 @@ def plan_of(job: Job, windows: Windows, choice: Choice | None = None) -> Plan:
     """
     kind = kind_of(job.shape)
     decided = choice or Choice(reason="decided anew while running, by what is measured")
-    if kind.always_shared is not None:
-        decided = Choice(False, kind.always_shared)
+    if (shared := kind.always_shared(windows)) is not None:
+        decided = Choice(False, shared)
     sharing = Sharing.SEPARATE if decided.separate else Sharing.SHARED
     operators = tuple(kind.operators(job, windows, decided.separate))
     return Plan(job, sharing, decided.reason, operators)

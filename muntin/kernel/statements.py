@@ -191,7 +191,7 @@ def _spread_sql(shape: Shape, spec: WindowSpec) -> str:
 
 
 def ends_sql(spec: WindowSpec, pane: str) -> str:
-    """One row for the end of every window that holds the pane."""
+    """One row for the end of every window, of a regular kind, that holds the pane."""
     first = floor_div_sql(f"({pane}) - {spec.length + spec.shift}", spec.stride)
     last = floor_div_sql(f"({pane}) - {spec.shift}", spec.stride)
     return f"unnest(range({first} + 1, {last} + 1)) * {spec.stride} + {spec.length + spec.shift}"
@@ -238,10 +238,16 @@ def _after_mark_sql(shape: Shape, end: str) -> str:
 
 
 def _wanted_sql(shape: Shape, pane: str, windows: Windows) -> str:
-    """Whether any window that holds the pane still ends after the mark."""
+    """Whether any window that holds the pane still ends after the mark.
+
+    Of windows that are not regular, one may end as late as the longest would; rows too many are
+    left out when windows are made, and dropped with their pane.
+    """
     mark = floor_div_sql(MARK, shape.pane)
     ends = [
         f"{floor_div_sql(f'({pane}) - {w.shift}', w.stride)} * {w.stride} + {w.length + w.shift}"
+        if w.regular
+        else f"({pane}) + {w.length}"
         for w in windows
     ]
     return f"{MARK} IS NULL OR greatest({', '.join(ends)}) > {mark}"
@@ -274,7 +280,9 @@ class Bounds:
 
 def bounds_of(shape: Shape, spec: WindowSpec) -> Bounds:
     """The bounds of windows of one kind, of which rows tell the end."""
-    start, end = (f"(w - {panes}) * {shape.pane}" for panes in (spec.length, 0))
+    start, end = f"(w - {spec.length}) * {shape.pane}", f"w * {shape.pane}"
+    if not spec.regular:  # the table of due windows tells
+        start = f"(SELECT min(start) FROM due WHERE due.w = consolidated.w) * {shape.pane}"
     return Bounds(start, end, describe_window(shape.axis, spec))
 
 

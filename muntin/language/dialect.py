@@ -16,7 +16,8 @@ from muntin.language.expressions import ExpressionParser
 from muntin.units import counted, is_unit
 
 _LIMITS = ("PANE", "BEGIN", "EXTENT", "WITHIN", "FIDELITY", "STRAGGLERS", "REVISE", "MAX")
-_CLAUSES = ("EVERY", "FROM", *_LIMITS)
+_OF_WINDOWS = {"EVERY": "slide", "CUMULATE": "step", "FROM": "start", "AT": "zone"}
+_CLAUSES = (*_OF_WINDOWS, *_LIMITS)
 SPANS = ("START", "END", "TOUCH", "SPLIT")
 FORMATS = ("json", "csv", "parquet", "combined", "common", "regex", "text")
 
@@ -92,7 +93,14 @@ class Revise(exp.Expression):
 
 
 class WindowKind(exp.Expression):
-    arg_types: ClassVar = {"range": False, "slide": False, "start": False, "gap": False}
+    arg_types: ClassVar = {
+        "range": False,
+        "slide": False,
+        "step": False,
+        "start": False,
+        "zone": False,
+        "gap": False,
+    }
 
 
 class MuntinParser(ExpressionParser):
@@ -278,13 +286,24 @@ class MuntinParser(ExpressionParser):
             return self._since(first, WindowKind(gap=self._take_extent("SESSION")))
         length = self._take_extent(after)
         kind = WindowKind(range=length)
-        while self._curr and self._curr.text.upper() in ("EVERY", "FROM"):
+        while self._curr and self._curr.text.upper() in _OF_WINDOWS:
             word = self._curr.text.upper()
-            key = "slide" if word == "EVERY" else "start"
-            self._take_once(kind, key, word)
-            take = self._take_extent if word == "EVERY" else self._take_position
-            kind.set(key, take(word, length))
+            key = _OF_WINDOWS[word]
+            self._take_once(kind, key, "AT TIME ZONE" if word == "AT" else word)
+            if word == "AT":
+                kind.set(key, self._take_zone())
+            else:
+                take = self._take_position if word == "FROM" else self._take_extent
+                kind.set(key, take(word, length))
         return self._since(first, kind)
+
+    def _take_zone(self) -> exp.Expr:
+        if not self._match_text_seq("TIME", "ZONE"):
+            self._refuse("expected TIME ZONE after AT")
+        first = self._curr
+        if not self._match(TokenType.STRING):
+            self._refuse("expected a quoted time zone, for example 'Europe/Berlin'")
+        return self._since(first, exp.Literal.string(first.text))
 
     def _take_bounds(self, job: exp.Expr, length: exp.Expr | None) -> None:
         """The clauses behind the windows, each once, in any order."""
@@ -446,14 +465,19 @@ def is_count(length: exp.Expr | None) -> TypeGuard[exp.Expr]:
 
 def _next_words(job: exp.Expr, window: exp.Expr) -> str:
     """What could follow a job's last window and the bounds that it has already."""
-    places = {"EVERY": (window, "slide"), "FROM": (window, "start")}
+    places = {word: (window, key) for word, key in _OF_WINDOWS.items()}
     places |= {word: (job, word.lower()) for word in _LIMITS}
     bounded = any(job.args.get(word.lower()) for word in _LIMITS)
-    paned = {"EVERY", "FROM", "PANE", "FIDELITY", "STRAGGLERS", "REVISE"}
+    paned = {*_OF_WINDOWS, "PANE", "FIDELITY", "STRAGGLERS", "REVISE"}
     unwanted = paned if window.args.get("gap") else set()
-    unwanted |= {"EVERY", "FROM"} if bounded else set()
+    unwanted |= set(_OF_WINDOWS) if bounded else set()
+    unwanted |= {"AT"} if is_count(window.args.get("range")) else set()
+    unwanted |= (
+        {"EVERY", "CUMULATE"} if window.args.get("slide") or window.args.get("step") else set()
+    )
     words = [w for w, (n, key) in places.items() if w not in unwanted and not n.args.get(key)]
-    words = ["MAX ERRORS" if word == "MAX" else word for word in words]
+    longer = {"MAX": "MAX ERRORS", "AT": "AT TIME ZONE"}
+    words = [longer.get(word, word) for word in words]
     return ", ".join(words if bounded or window.args.get("gap") else [*words, "','"])
 
 

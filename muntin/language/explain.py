@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 
 from muntin.kernel.kinds import kind_of
-from muntin.kernel.plan import Plan, hasty, plan_of
+from muntin.kernel.plan import Plan, hasty, plan_of, skipping
 from muntin.kernel.python.code import methods_of
 from muntin.language.layout import laid_out
 from muntin.model import Format, Job, Part, Program, Shape, Stream, Table
@@ -23,10 +23,10 @@ def explain(program: Program, choices: Mapping[str, Choice] | None = None) -> st
         windows.setdefault((job.stream, job.shape.id), set()).update(job.windows)
     texts = [*map(explain_stream, program.streams.values())]
     for job in program.jobs.values():
-        shared = tuple(sorted(windows[job.stream, job.shape.id]))
+        shared = tuple(sorted(windows[job.stream, job.shape.id], key=lambda spec: spec.key))
         texts.append(explain_plan(plan_of(job, shared, (choices or {}).get(job.shape.id))))
-        note = hasty(job, program.streams[job.stream].slack_us)
-        texts += [] if note is None else [f"note: {note}\n"]
+        notes = hasty(job, program.streams[job.stream].slack_us), skipping(job)
+        texts += [f"note: {note}\n" for note in notes if note is not None]
     return "\n".join(texts)
 
 
@@ -112,7 +112,8 @@ def _windows(plan: Plan) -> Iterator[str]:
     for spec in job.windows:
         panes = f"{spec.length} pane{'' if spec.length == 1 else 's'}"
         stride = f"the next {spec.stride} pane{'' if spec.stride == 1 else 's'} later"
-        rows.append((describe_window(axis, spec), f"{panes}, {stride}", plan.algorithm(spec)))
+        extent = f"{panes}, {stride}" if spec.regular else f"at most {panes}"
+        rows.append((describe_window(axis, spec), extent, plan.algorithm(spec)))
     yield from _table(rows)
 
 

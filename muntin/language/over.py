@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from sqlglot import exp
 
 from muntin.errors import LanguageError
+from muntin.language.calendars import time_of, units_of
 from muntin.language.calls import check_one_record
 from muntin.language.dialect import is_count
 from muntin.language.scope import Scope, is_whole
@@ -22,8 +23,10 @@ from muntin.units import (
     describe,
     describe_extent,
     describe_sequence,
+    in_calendar,
     is_unit,
     microseconds,
+    usual_offset,
     whole,
 )
 from muntin.windows.spec import MOST_PANES, WindowSpec, on_one_grid
@@ -105,20 +108,35 @@ class _Clauses:
 
     def _window(self, axis: Axis, kind: exp.Expr) -> WindowSpec:
         length, every = kind.args["range"], kind.args.get("slide") or kind.args["range"]
-        if self._axis(every) != axis:
-            message = f"EVERY is {_named(self._axis(every))}, but the window {_named(axis)}"
+        step, start = kind.args.get("step"), kind.args.get("start")
+        for word, node in (("EVERY", every), ("CUMULATE", step)):
+            if node is not None and self._axis(node) != axis:
+                message = f"{word} is {_named(self._axis(node))}, but the window {_named(axis)}"
+                raise self._script.error(message, node)
+        if step is not None and kind.args.get("slide"):
+            message = "windows that CUMULATE follow each other; leave out EVERY"
             raise self._script.error(message, every)
+        if not axis.is_time and (zone := kind.args.get("zone")) is not None:
+            message = f"AT TIME ZONE is for windows of time, but this one is {_named(axis)}"
+            raise self._script.error(message, zone)
+        if axis.is_time and (units := units_of(self._script, kind)) is not None:
+            return units
         extent = self._extent(axis, length, "a window")
         slide = self._extent(axis, every, "EVERY")
-        if slide > extent:
-            message = "EVERY is longer than the window, so records in between would be in none"
-            raise self._script.error(message, every)
-        if extent // slide > _MOST_WINDOWS:
-            message = f"each record would be in {extent // slide:,} windows"
-            raise self._script.error(f"{message}; at most {_MOST_WINDOWS:,} are possible", every)
-        start = kind.args.get("start")
-        offset = self._position(axis, start, "FROM") % slide if start is not None else 0
-        return WindowSpec(extent, slide, offset)
+        by = 0 if step is None else self._extent(axis, step, "CUMULATE")
+        if by and extent % by:
+            message = f"CUMULATE must divide the window, {describe_extent(axis, extent)}"
+            raise self._script.error(message, step)
+        many = extent // (by or slide)
+        if many > _MOST_WINDOWS:
+            message = f"each record would be in {many:,} windows"
+            raise self._script.error(
+                f"{message}; at most {_MOST_WINDOWS:,} are possible", step or every
+            )
+        offset = usual_offset(slide) if axis.is_time else 0
+        if start is not None:
+            offset = self._position(axis, start, "FROM")
+        return WindowSpec(extent, slide, offset % slide, step=by if by < extent else 0)
 
     def _pane(self, axis: Axis, specs: list[WindowSpec], node: exp.Expr | None) -> int:
         if node is None:
@@ -170,7 +188,7 @@ class _Clauses:
         if node.args.get("of") is not None:
             return self._sequence(node.args["of"])
         unit = node.args["unit"]
-        if not is_unit(unit) and not unit.upper().startswith(("MONTH", "YEAR")):
+        if not is_unit(unit) and in_calendar("1", unit) is None:
             message = f"unknown unit '{unit}'; expected {UNITS}, or {COUNTS}"
             raise self._script.error(message, node)
         count = counted(unit)
@@ -223,14 +241,7 @@ class _Clauses:
         return int(node.name)
 
     def _moment(self, node: exp.Expr, what: str) -> int:
-        if not node.is_string:
-            message = f"{what} is a time here; expected one like '2026-01-31 12:00:00', in quotes"
-            raise self._script.error(message, node)
-        try:
-            time = datetime.fromisoformat(node.name)
-        except ValueError as error:
-            message = f"'{node.name}' is not a time; expected one like '2026-01-31 12:00:00'"
-            raise self._script.error(message, node) from error
+        time = time_of(self._script, node, what)
         moment = time.replace(tzinfo=UTC) if time.tzinfo is None else time
         since = moment - datetime(1970, 1, 1, tzinfo=UTC)
         return (since.days * 86_400 + since.seconds) * 1_000_000 + since.microseconds

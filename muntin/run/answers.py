@@ -88,7 +88,7 @@ def _counts(progress: Progress, job: Job, spec: WindowSpec, end: int, c2: C2) ->
 
 def _counted(progress: Progress, job: Job, spec: WindowSpec, end: int, c2: C2) -> C2:
     """The score with the records of each of its fields, if these are not too many to be told."""
-    if len(c2.names) * spec.length > FIELDS:
+    if len(c2.names) * (end - spec.start(end)) > FIELDS:
         return c2
     records = progress.ledger.records_of(job.shape.axis.column, spec, end, c2.names)
     if c2.only is not None or job.shape.sample is not None:

@@ -131,7 +131,7 @@ def recipes_of(jobs: Iterable[Job]) -> tuple[Recipe, ...]:
     return tuple(
         Recipe(
             shape,
-            tuple(sorted({spec for job in family for spec in job.windows})),
+            tuple(sorted({s for job in family for s in job.windows}, key=lambda s: s.key)),
             jobs=tuple(job.name for job in family),
             errors=max(job.max_errors for job in family),
         )

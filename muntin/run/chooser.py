@@ -12,6 +12,7 @@ from dataclasses import replace
 from muntin.kernel.compute import Recipe
 from muntin.kernel.kinds import kind_of
 from muntin.kernel.reading import Cost, Reading
+from muntin.kernel.statements import Windows
 from muntin.model import Shape
 from muntin.run.catalog import Catalog
 from muntin.windows.choice import Choice, Measured, Sharing, choose
@@ -30,7 +31,7 @@ class Chooser:
         return [
             replace(
                 recipe,
-                separate=self.choice(recipe.shape).separate,
+                separate=self.choice(recipe.shape, recipe.windows).separate,
                 version=catalog.version,
             )
             for recipe in catalog.recipes
@@ -46,9 +47,9 @@ class Chooser:
                 costs[id_] = costs.get(id_, Cost()) + cost
         for id_, cost in costs.items():
             if cost.records and id_ in catalog.shapes:
-                shape = catalog.shapes[id_]
-                separate = self.choice(shape).separate
-                overlaps = sum(window.overlap for window in catalog.windows[id_])
+                shape, windows = catalog.shapes[id_], catalog.windows[id_]
+                separate = self.choice(shape, windows).separate
+                overlaps = sum(window.overlap for window in windows)
                 self._measured[id_] = self._seen(id_).computed(
                     panes[shape.axis.column, shape.pane],
                     cost.records,
@@ -65,16 +66,17 @@ class Chooser:
     def choose(self, catalog: Catalog) -> Iterator[tuple[Shape, Choice]]:
         """Decides anew; gives what has changed."""
         for id_, shape in catalog.shapes.items():
-            if kind_of(shape).always_shared is None:
-                before = self.choice(shape)
-                after = choose(catalog.windows[id_], self._seen(id_), before, self._wish)
+            windows = catalog.windows[id_]
+            if kind_of(shape).always_shared(windows) is None:
+                before = self.choice(shape, windows)
+                after = choose(windows, self._seen(id_), before, self._wish)
                 self._choices[id_] = after
                 if after.separate != before.separate:
                     yield shape, after
 
-    def choice(self, shape: Shape) -> Choice:
+    def choice(self, shape: Shape, windows: Windows) -> Choice:
         """How the windows of a shape are computed now, and why."""
-        reason = kind_of(shape).always_shared
+        reason = kind_of(shape).always_shared(windows)
         if reason is not None:
             return Choice(False, reason)
         if self._wish != "auto":

@@ -44,7 +44,7 @@ class Departures:
             if begin is not None:
                 ends = [end for end in ends if end * spec.pane > begin]
             if until is not None:
-                ends = [end for end in ends if (end - spec.length) * spec.pane < until]
+                ends = [end for end in ends if spec.start(end) * spec.pane < until]
             known[asked] = ends
         left = self.left(job, spec)  # some ahead of others
         return [end for end in ends if end * spec.pane not in left] if left else ends
@@ -138,7 +138,7 @@ class Departures:
             upto, final = self._upto(job, spec), self._final(job, spec)
             left = {position // spec.pane for position in self.left(job, spec)}
             for pane in panes:
-                ends = range(spec.first_end(pane), spec.last_end(pane) + 1, spec.stride)
+                ends = spec.ends_holding(pane)
                 again = {e for e in ends if e in left or (upto is not None and e <= upto)}
                 again = {e for e in again if final is None or e > final}
                 if again:
@@ -191,8 +191,8 @@ class Departures:
             over = max((limit for limit in limits if limit is not None), default=NEVER)
             if first <= max(over, self._gone(job, spec)):
                 begun = self._progress.began.get((job.name, spec.key), NEVER) // spec.pane
-                first = max(first, spec.oldest_pane(begun) + spec.length)
-                for end in range(first, spec.last_end(pane) + 1, spec.stride):
+                ends = spec.ends_holding(pane)
+                for end in ends[bisect_left(ends, spec.first_end(begun)) :]:
                     known = left.get(end * spec.pane)
                     enough = known is not None and known.reason == Reason.FIDELITY
                     if not enough and (end <= over or known is not None):

@@ -111,7 +111,7 @@ class Agenda:
         leaving: dict[int, C2] = {}
         last, stays = None, False
         for end in ends:
-            start, position = end - spec.length, end * spec.pane
+            start, position = spec.start(end), end * spec.pane
             c2 = policy.decide(start, end, position)
             if c2 is None and end < overdue and position <= read:
                 c2 = policy.scored(start, end, Reason.DEADLINE)
@@ -159,9 +159,9 @@ class Agenda:
         """The windows with their scores, if they leave because nothing more is awaited."""
         asked, scores = self._asked(job), {}
         for end in ends:
-            key = asked, end - spec.length, end
+            key = asked, spec.start(end), end
             if key not in self._scores:
-                self._scores[key] = _score(self.board(*asked), end - spec.length, end)
+                self._scores[key] = _score(self.board(*asked), spec.start(end), end)
             scores[end] = self._scores[key]
         return scores
 
@@ -180,7 +180,7 @@ class Agenda:
         for end in scores:
             known = self.departures.left(job, spec).get(end * spec.pane)
             if known is not None and known.reason not in (Reason.COMPLETE, Reason.EXHAUSTED):
-                scores[end] = policy.scored(end - spec.length, end, Reason(known.reason))
+                scores[end] = policy.scored(spec.start(end), end, Reason(known.reason))
         return scores
 
     def _sessions_until(self, job: Job) -> tuple[int, int]:

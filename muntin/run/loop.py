@@ -20,7 +20,7 @@ from muntin.fidelity.shedding import Use
 from muntin.fidelity.stream_time import STEP_US
 from muntin.kernel.compute import Recipe
 from muntin.kernel.kinds import kind_of
-from muntin.kernel.plan import hasty
+from muntin.kernel.plan import hasty, skipping
 from muntin.kernel.reading import Reading
 from muntin.model import TIME, Fault, Job
 from muntin.run.answers import emission_of, note_timing, still_leaving
@@ -194,8 +194,8 @@ class Loop:
     def _advice(self, jobs: Iterable[Job]) -> list[str]:
         """What there is to say of new jobs before they have answered."""
         slack_us = self.catalog.stream.slack_us
-        notes = (hasty(job, slack_us) for job in jobs if self._follow)
-        return [note for note in notes if note is not None]
+        told = ((hasty(job, slack_us) if self._follow else None, skipping(job)) for job in jobs)
+        return [note for notes in told for note in notes if note is not None]
 
     def _adopt(self, before: InForce) -> None:
         """Takes up what was read for the jobs that were in force before.
@@ -239,7 +239,8 @@ class Loop:
             windows = tuple(spec for spec in other.windows if spec not in fresh)
             known += [replace(other, windows=windows)] if windows else []
         size = before.grids.get(job.shape.id, ("", 0))[1]
-        if not known or not size or self._chooser.choice(job.shape).separate:
+        windows = self.catalog.windows[job.shape.id]
+        if not known or not size or self._chooser.choice(job.shape, windows).separate:
             return EVER
         longest = max(spec.range for other in known for spec in other.windows)
         if not all(spec.fits(size) and spec.range <= longest for spec in new):

@@ -40,7 +40,7 @@ class Needs:
         for job in catalog.jobs.values():
             for spec in job.windows:
                 enough = sufficient(job.bounds.fidelity or 1.0, spec.length) * spec.pane
-                if enough >= spec.slide:
+                if enough >= spec.slide or not spec.regular:
                     return None
                 kinds.append((spec, enough))
         return cls(tuple(kinds), stream.slack_us)

@@ -320,21 +320,22 @@ class Ledger:
     def counts(self, axis: str, spec: WindowSpec, end: int) -> Counts:
         """Records read, bad and late within one window."""
         panes = self._grids.get((axis, spec.pane))
-        return Counts() if panes is None else panes.counts(end - spec.length, end)
+        return Counts() if panes is None else panes.counts(spec.start(end), end)
 
     def counts_of(
         self, axis: str, spec: WindowSpec, end: int, names: Sequence[str], inside: NDArray[np.bool_]
     ) -> Counts:
         """The same of some sources, by name, and panes: a row and a column of `inside`."""
         panes = self._grids.get((axis, spec.pane))
-        return Counts() if panes is None else panes.counts_of(end - spec.length, end, names, inside)
+        start = spec.start(end)
+        return Counts() if panes is None else panes.counts_of(start, end, names, inside)
 
     def records_of(
         self, axis: str, spec: WindowSpec, end: int, names: Sequence[str]
     ) -> list[list[int]]:
         """Records of each source, by name, read into each pane of one window."""
         panes = self._grids.get((axis, spec.pane)) or _Panes()
-        return panes.records_of(end - spec.length, end, names)
+        return panes.records_of(spec.start(end), end, names)
 
     def late(self, grid: Grid) -> dict[str, dict[int, int]]:
         """By source and pane: the last end of windows that leave out late records of it."""

@@ -36,12 +36,15 @@ class Shelf(Generic[Rows]):
     def put(self, windows: Iterable[Complete[Rows]]) -> None:
         """Adds windows; of a kind that overlaps, only the newest are of use."""
         new = list(windows)
-        over = {(c.shape, c.spec, c.group) for c in new if c.spec.stride < c.spec.length}
+        over = {(c.shape, c.spec, c.group) for c in new if not c.spec.apart}
         kept = [c for c in self.complete if (c.shape, c.spec, c.group) not in over]
         self.complete = kept + new
 
     def useful(self, due: Mapping[str, Sequence[WindowSpec]]) -> list[Complete[Rows]]:
-        """Those that lie inside windows of a larger kind that are due, by shape."""
+        """Those that lie inside windows of a larger kind that are due, by shape.
+
+        Of windows that cumulate, the next is made of the last.
+        """
         largest = {
             shape: max(specs, key=lambda spec: spec.length) for shape, specs in due.items() if specs
         }
@@ -49,7 +52,7 @@ class Shelf(Generic[Rows]):
             c
             for c in self.complete
             if (larger := largest.get(c.shape)) is not None
-            and c.spec.length < larger.length
+            and (c.spec.length < larger.length or c.spec.cumulates)
             and c.spec.pane == larger.pane  # the grid may have changed since
         ]
 
@@ -76,7 +79,7 @@ class Shelf(Generic[Rows]):
     def drop_before(self, oldest: Mapping[str, int]) -> None:
         """Drops windows that start before all windows still to come, by shape."""
         self.complete = [
-            c for c in self.complete if c.last_end - c.spec.length >= oldest.get(c.shape, 0)
+            c for c in self.complete if c.spec.start(c.last_end) >= oldest.get(c.shape, 0)
         ]
 
 

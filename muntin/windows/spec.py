@@ -2,46 +2,94 @@
 
 Panes are half-open and numbered by floor(position / pane). A window starts at every multiple
 of the slide plus the offset, as in Spark and Flink, and is named by the number of the pane it
-ends before: window `end` covers the panes [end - length, end).
+ends before: of one kind, no two windows end there.
+
+Most kinds are regular: window `end` covers the panes [end - length, end). Others are not, and say
+where a window starts. Windows of a calendar are so many days or months, which differ in length.
+Those that cumulate start together and end one step after another, until their period is over.
 """
 
 from __future__ import annotations
 
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from math import gcd
 
+import numpy as np
+from numpy.typing import NDArray
+
+from muntin.windows.calendar import DAY_US, Calendar, grain
+
 MOST_PANES = 10_000_000  # in a window
+Numbers = NDArray[np.int64]
 
 
-@dataclass(frozen=True, order=True)
+@dataclass(frozen=True)
+class Units:
+    """Range, slide and offset in days or months, and by what windows cumulate."""
+
+    calendar: Calendar
+    range: int
+    slide: int
+    offset: int = 0
+    by: Calendar | None = None
+    step: int = 0  # of these; of another calendar's, it is one
+
+
+@dataclass(frozen=True)
 class WindowSpec:
-    """In units of the axis. Without a pane, it is the largest one that fits the rest."""
+    """In units of the axis. Without a pane, it is the largest one that fits the rest.
+
+    Of a calendar, range is what no window is longer than, and slide what is the least between two.
+    """
 
     range: int
     slide: int
     offset: int = 0
     pane: int = 0
+    step: int = 0
+    """By how much windows cumulate."""
+    units: Units | None = None
 
     def __post_init__(self) -> None:
         if not self.pane:
-            object.__setattr__(self, "pane", gcd(self.range, self.slide, self.offset))
+            object.__setattr__(self, "pane", self._largest_pane)
+
+    @property
+    def _largest_pane(self) -> int:
+        if self.units is not None:
+            return gcd(grain(self.units.calendar.zone), self.step)
+        return gcd(self.range, self.slide, self.offset, self.step)
 
     @cached_property
     def key(self) -> str:
         """Names the kind of window whatever it is made of, the same in the next run."""
-        return f"{self.range}/{self.slide}/{self.offset}"
+        step = f"/{self.step}" if self.step else ""
+        if (of := self.units) is None:
+            return f"{self.range}/{self.slide}/{self.offset}{step}"
+        by = f"/{of.step} {of.by.unit}" if of.by is not None else step
+        zone = f"{of.calendar.unit} {of.calendar.zone}"
+        return f"{of.range}/{of.slide}/{of.offset} {zone}{by}"
+
+    @property
+    def regular(self) -> bool:
+        """Whether all windows are as long, and as far from the next."""
+        return self.units is None and not self.cumulates
+
+    @property
+    def cumulates(self) -> bool:
+        return bool(self.step) or (self.units is not None and self.units.by is not None)
 
     @property
     def length(self) -> int:
-        """Panes in a window."""
+        """Panes in a window, at most."""
         return self.range // self.pane
 
     @property
     def stride(self) -> int:
-        """Panes between the starts of two windows."""
+        """Panes between the starts of two windows that do not cumulate, at least."""
         return self.slide // self.pane
 
     @property
@@ -52,19 +100,51 @@ class WindowSpec:
     @property
     def overlap(self) -> int:
         """How many windows hold a pane, at most."""
-        return -(-self.length // self.stride)
+        if self.step:
+            return -(-self.range // self.step)
+        if self.units is None:
+            return -(-self.length // self.stride)
+        if self.units.by is not None:
+            return -(-self.range // DAY_US) if self.units.by.unit == "day" else self.units.range
+        return -(-self.units.range // self.units.slide)
+
+    @property
+    def apart(self) -> bool:
+        """Whether no pane is in two windows."""
+        return self.overlap == 1
+
+    @property
+    def leaves_out(self) -> bool:
+        """Whether some panes are in no window."""
+        if self.units is not None:
+            return self.units.range < self.units.slide
+        return self.range < self.slide
 
     def fits(self, pane: int) -> bool:
         """Whether windows start and end at the bounds of panes of this size."""
-        return gcd(self.range, self.slide, self.offset) % pane == 0
+        return self._largest_pane % pane == 0
 
     def first_end(self, pane: int) -> int:
-        """The end of the earliest window that holds the pane."""
-        return self._grid(pane - self.length) + self.stride + self.length
+        """The end of the earliest window that ends after the pane; it holds it, if any does."""
+        if self.cumulates:
+            return self._next_step(pane)
+        place = self._place(pane)
+        return self._pane(self._grid(place - self._length) + self._stride + self._length)
 
     def last_end(self, pane: int) -> int:
-        """The end of the latest window that holds the pane."""
-        return self._grid(pane) + self.length
+        """The end of the latest window that starts at or before the pane."""
+        return self._pane(self._grid(self._place(pane)) + self._length)
+
+    def ends_holding(self, pane: int) -> Sequence[int]:
+        """The ends of all windows that hold the pane, in order."""
+        first, last = self.first_end(pane), self.last_end(pane)
+        if self.regular:
+            return range(first, last + 1, self.stride)
+        ends = []
+        while first <= last:
+            ends.append(first)
+            first = self.first_end(first)
+        return ends
 
     def ends(self, panes: Sequence[int], after: int | None, upto: int) -> list[int]:
         """The ends in `(after, upto]` of windows that hold one of the panes, both in order.
@@ -73,26 +153,79 @@ class WindowSpec:
         year costs nothing, nor does a long window of which little is new.
         """
         ends: list[int] = []
-        if not panes:
-            return ends
-        end = self.first_end(panes[0]) if after is None else self.oldest_pane(after) + self.length
-        at = bisect_left(panes, end - self.length)
-        while at < len(panes) and (end := max(end, self.first_end(panes[at]))) <= upto:
-            ends.extend(range(end, min(self.last_end(panes[at]), upto) + 1, self.stride))
-            end = max(end, ends[-1] + self.stride) if ends else end
-            at = bisect_left(panes, end - self.length, at + 1)
+        at = 0 if after is None else bisect_left(panes, self.oldest_pane(after))
+        while at < len(panes):
+            holding = self.ends_holding(panes[at])
+            first = 0 if after is None else bisect_right(holding, after)
+            last = bisect_right(holding, upto)
+            ends.extend(holding[first:last])
+            if last < len(holding):
+                break
+            after = ends[-1] if ends else after
+            at = at + 1 if after is None else bisect_left(panes, self.oldest_pane(after), at + 1)
         return ends
 
     def oldest_pane(self, emitted: int) -> int:
         """The first pane of the earliest window that ends after `emitted`."""
-        return self._grid(emitted - self.length) + self.stride
+        return self.start(self.first_end(emitted))
+
+    def start(self, end: int) -> int:
+        """The first pane of a window."""
+        if self.regular:
+            return end - self.length
+        last = self._place(end - 1)
+        return self._pane(self._grid(last) if self.cumulates else last + 1 - self._length)
+
+    def starts(self, ends: Numbers) -> Numbers:
+        """The same of many."""
+        if self.regular:
+            return ends - self.length
+        different, places = np.unique(ends, return_inverse=True)
+        return np.array([self.start(end) for end in different.tolist()], np.int64)[places]
 
     def bounds(self, end: int) -> tuple[int, int]:
-        return (end - self.length) * self.pane, end * self.pane
+        return self.start(end) * self.pane, end * self.pane
 
-    def _grid(self, pane: int) -> int:
-        """The last start of a window at or before the pane."""
-        return (pane - self.shift) // self.stride * self.stride + self.shift
+    def _next_step(self, pane: int) -> int:
+        """The first end after a pane of windows that cumulate."""
+        place = self._place(pane)
+        begin = self._grid(place)
+        if self.units is not None and self.units.by is not None:
+            if self.units.by == self.units.calendar:
+                return self._pane(place + self.units.step - (place - begin) % self.units.step)
+            by = self.units.by
+            return by.at(by.number(pane * self.pane) + 1) // self.pane
+        size, start = self.step // self.pane, self._pane(begin)
+        return min(pane + size - (pane - start) % size, self._pane(begin + self._length))
+
+    # Windows are counted in panes, or in days or months of a calendar.
+
+    @property
+    def _length(self) -> int:
+        return self.length if self.units is None else self.units.range
+
+    @property
+    def _stride(self) -> int:
+        return self.stride if self.units is None else self.units.slide
+
+    def _place(self, pane: int) -> int:
+        """The day or month in which a pane starts."""
+        return pane if self.units is None else self.units.calendar.number(pane * self.pane)
+
+    def _pane(self, place: int) -> int:
+        return place if self.units is None else self.units.calendar.at(place) // self.pane
+
+    def _grid(self, place: int) -> int:
+        """The last start of a window at or before the place."""
+        shift = self.shift if self.units is None else self.units.offset
+        return (place - shift) // self._stride * self._stride + shift
+
+
+def calendar_windows(units: Units, step: int = 0) -> WindowSpec:
+    """Windows of so many days or months; those that cumulate by less than a day, by the step."""
+    longest, shortest = (1, 1) if units.calendar.unit == "day" else (31, 28)
+    most = units.range * longest + (units.calendar.zone != "UTC")  # clocks may be put back
+    return WindowSpec(most * DAY_US, units.slide * shortest * DAY_US, step=step, units=units)
 
 
 def on_one_grid(specs: Iterable[WindowSpec], divisor: int = 0) -> tuple[WindowSpec, ...]:

@@ -47,6 +47,8 @@ windows = st.lists(
             Window(120, 60, 20),
             Window(20, 20, 5),
             Window(40, 40),
+            Window(20, 50),
+            Window(7, 60, 55),
         ]
     ),
     min_size=1,

@@ -35,7 +35,7 @@ def test_windows_that_leave_minute_by_minute_take_86_merges_too() -> None:
     tiles = 0
     for now in range(1, 61):
         consolidation = Consolidation(shape, block, known=made)
-        for spec in sorted(found.windows):
+        for spec in sorted(found.windows, key=lambda spec: spec.length):
             if now % spec.length == 0:
                 rows = consolidation.windows(spec, [now], again=True).table()
                 assert rows["c0"].to_pylist() == [spec.length]

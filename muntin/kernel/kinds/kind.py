@@ -119,9 +119,8 @@ class Kind(Protocol):
     def alike(self) -> tuple[str, ...]:
         """Columns in which rows are equal that `merge` makes one, or looks at together."""
 
-    @property
-    def always_shared(self) -> str | None:
-        """Why windows cannot have a state of their own instead of panes; None if they can."""
+    def always_shared(self, windows: Windows) -> str | None:
+        """Why these windows cannot have a state of their own instead of panes; None if they can."""
 
     def compute_sql(self, windows: Windows, marked: bool, separate: bool = False) -> str:
         """The statement over records: it makes a block, or what Python makes it of."""

@@ -45,8 +45,7 @@ class Pairs(Windowed):
     def tells_sources(self) -> bool:
         return True
 
-    @property
-    def always_shared(self) -> str | None:
+    def always_shared(self, windows: Windows) -> str | None:
         if self.shape.sample is not None or self.shape.apart is not None:
             return "its windows may be made of some of their panes"
         return "jobs in Python work on panes"

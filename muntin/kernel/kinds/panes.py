@@ -24,6 +24,7 @@ from muntin.kernel.consolidate import (
     Relation,
     algorithm_of,
     consolidate_sql,
+    due_table,
     overlaps,
 )
 from muntin.kernel.due import Due, DueEnds, Ends
@@ -41,7 +42,6 @@ from muntin.kernel.python.states import added, fault_rows, finished, merged
 from muntin.kernel.statements import (
     WINDOW,
     WINDOW_END,
-    Bounds,
     Windows,
     bounds_of,
     compute_sql,
@@ -79,8 +79,9 @@ class Panes(Windowed):
     def alike(self) -> tuple[str, ...]:
         return tuple(row_names(self.shape))
 
-    @property
-    def always_shared(self) -> str | None:
+    def always_shared(self, windows: Windows) -> str | None:
+        if not all(spec.regular for spec in windows):
+            return "windows of a calendar, and those that cumulate, are made of panes"
         if self.shape.spans is not None:
             return "spans count once in every pane they touch"
         if self.shape.sample is not None or self.shape.apart is not None:
@@ -259,7 +260,7 @@ def _of_window(block: pa.Table, job: Job, window: _Window) -> pa.Table:
     """The rows that one window is made of."""
     end, which = window
     spec, pane, kind = job.windows[which], block.column("pane"), block.column("spec")
-    inside = pc.and_(pc.greater_equal(pane, end - spec.length), pc.less(pane, end))
+    inside = pc.and_(pc.greater_equal(pane, spec.start(end)), pc.less(pane, end))
     on_time = pc.fill_null(pc.less(block.column("not_before"), end), True)
     shared = pc.and_(pc.equal(kind, 0), pc.and_(inside, on_time))
     alone = pc.and_(pc.equal(kind, spec_id(spec)), pc.equal(pane, end))
@@ -303,17 +304,18 @@ def _finish(
     for number, each in enumerate(asked):
         larger = asked[number + 1 :]
         # Windows that overlap are never tiles side by side: of those, none is remembered.
-        again = each.spec.stride == each.spec.length and (
+        again = each.spec.apart and (
             any(algorithm_of(shape, a.spec, len(a.ends)) is Algorithm.SHARE for a in larger)
             or (due.more and each.spec.length < longest)
         )
-        ahead = due.more and overlaps(each.spec) and not shape.states
+        grows = overlaps(each.spec) or each.spec.cumulates
+        ahead = due.more and grows and not shape.states
         slices = [each.ends] if again else list(_slices(shape, block, each.spec, each.ends))
         for ends in slices:
             last = ends is slices[-1]
             windows = consolidation.windows(each.spec, ends, again, ahead=ahead and last)
             for name, which, wanted in each.jobs:
-                rows = _rows(jobs[name], windows, bounds_of(shape, each.spec))
+                rows = _rows(jobs[name], windows, each.spec, ends)
                 if len(wanted) != len(each.ends):
                     rows = rows.filter(pc.is_in(rows["w"], pa.array(wanted, pa.int64())))
                 which_one = pa.array(np.full(rows.num_rows, which, np.int32))
@@ -322,12 +324,13 @@ def _finish(
     return Finished(rows_by_job, tuple(consolidation.fresh) if due.more else ())
 
 
-def _rows(job: Job, windows: Relation, bounds: Bounds) -> pa.Table:
-    doing = f"job '{job.name}', {windows.doing}"
+def _rows(job: Job, windows: Relation, spec: WindowSpec, ends: Ends) -> pa.Table:
+    doing, bounds = f"job '{job.name}', {windows.doing}", bounds_of(job.shape, spec)
+    due = {"due": due_table(spec, ends)} if not spec.regular else {}
     if not job.shape.states:
-        return run(finish_sql(job, windows.sql, bounds), windows.tables, doing)
+        return run(finish_sql(job, windows.sql, bounds), {**windows.tables, **due}, doing)
     values, faults = finished(job, windows.table())
-    rows = run(finish_sql(job, "SELECT * FROM made", bounds), {"made": values}, doing)
+    rows = run(finish_sql(job, "SELECT * FROM made", bounds), {"made": values, **due}, doing)
     return fault_rows(faults, rows)
 
 

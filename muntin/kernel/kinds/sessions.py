@@ -99,8 +99,7 @@ class Sessions:
     def alike(self) -> tuple[str, ...]:
         return tuple(key_names(self.shape))
 
-    @property
-    def always_shared(self) -> str | None:
+    def always_shared(self, windows: Windows) -> str | None:
         return "sessions have no panes to share"
 
     @property

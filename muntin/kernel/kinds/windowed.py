@@ -85,8 +85,10 @@ class Windowed:
 
     def all_bounds(self, job: Job, told: tuple[Numbers, Numbers]) -> tuple[Numbers, Numbers]:
         which, ends = told
-        lengths = np.array([spec.length for spec in job.windows], np.int64)[which]
-        return (ends - lengths) * self.shape.pane, ends * self.shape.pane
+        starts = np.empty_like(ends)
+        for number, spec in enumerate(job.windows):
+            starts[which == number] = spec.starts(ends[which == number])
+        return starts * self.shape.pane, ends * self.shape.pane
 
     def headline(self) -> str | None:
         return None
@@ -110,7 +112,7 @@ def parts(jobs: Mapping[str, Job], due: Due) -> Iterator[tuple[Only, Due]]:
     for window, only in due.only.items():
         name, which, _ = window
         spec = jobs[name].windows[which]
-        apart = only.panes is None or spec.stride >= spec.length
+        apart = only.panes is None or spec.apart
         key = (only.sources, only.panes and (name, which)) if apart else window
         groups.setdefault(key, []).append((window, only))
     for group in groups.values():

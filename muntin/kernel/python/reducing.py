@@ -263,7 +263,7 @@ def _single(entries: Sequence[Entry[bytes]]) -> bool:
 def removes_panes(shape: Shape, spec: WindowSpec) -> bool:
     """Whether panes that leave a window are taken out of it, rather than the rest merged."""
     removable = shape.code is not None and shape.code.removable
-    return removable and spec.slide * 2 < spec.range
+    return removable and spec.regular and spec.slide * 2 < spec.range
 
 
 def started(job: Any, key: Any) -> Any:

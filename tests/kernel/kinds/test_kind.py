@@ -59,6 +59,6 @@ def test_what_is_told_of_a_kind(kind: type[Kind]) -> None:
     assert found.has_panes == (kind is not Sessions)
     assert found.has_windows == (kind is not Living)
     assert found.in_slices == (kind in (Panes, Pairs))
-    assert (found.always_shared is None) == (kind is Panes)
+    assert (found.always_shared(()) is None) == (kind is Panes)
     assert (found.headline() is None) == (kind in (Panes, Pairs))
     assert found.names(job)[0] == found.name(job, (0, 10))

@@ -23,7 +23,8 @@ COUNT = "CREATE JOB j AS SELECT count(*) AS n FROM logs WINDOW 10 SECONDS EVERY 
     ],
 )  # fmt: skip
 def test_why_windows_are_made_of_shared_panes(text: str, reason: str | None) -> None:
-    assert kind_of(job_of(text).shape).always_shared == reason
+    job = job_of(text)
+    assert kind_of(job.shape).always_shared(job.windows) == reason
 
 
 def test_bounds_of_windows() -> None:
