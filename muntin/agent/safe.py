@@ -26,6 +26,7 @@ from muntin.kernel.reading import Reading
 from muntin.logs.files import FilePosition
 from muntin.store import tape
 from muntin.windows.ledger import Grid
+from muntin.wire.coding import from_msgpack
 
 _Value = TypeVar("_Value")
 _WORTH_WRITING = 1 << 20  # bytes
@@ -145,6 +146,6 @@ class SafeLog:
 
 def _decoded(record: bytes, kind: type[_Value], path: Path) -> _Value:
     try:
-        return msgspec.msgpack.decode(record, type=kind)
+        return from_msgpack(record, kind)
     except msgspec.MsgspecError as error:
         raise StateError(f"{path} is of another version of Muntin; remove it") from error

@@ -31,6 +31,7 @@ from muntin.kernel.compute import Recipe
 from muntin.kernel.reading import Reading
 from muntin.model import Stream
 from muntin.windows.ledger import Grid
+from muntin.wire.coding import from_json, from_msgpack
 
 VERSION = 1  # of what is said here
 _FRAME = struct.Struct("<4sHQI")  # magic, version, length and checksum of a parcel
@@ -171,7 +172,7 @@ def encode(message: object) -> bytes:
 def decode(data: bytes, kind: type[_Message]) -> _Message:
     """A message of this kind; raises a WireError if it is anything else."""
     try:
-        return msgspec.json.decode(data, type=kind)
+        return from_json(data, kind)
     except (msgspec.MsgspecError, ValueError, RecursionError) as error:
         raise WireError(f"this is no {kind.__name__}: {error}") from error
 
@@ -193,7 +194,7 @@ def unpack(data: bytes) -> Parcel:
     if len(inside) != length or zlib.crc32(inside) != checksum:
         raise WireError(f"a delivery was damaged on its way ({len(inside)} of {length} bytes)")
     try:
-        parcel = msgspec.msgpack.decode(inside, type=Parcel)
+        parcel = from_msgpack(inside, Parcel)
     except (msgspec.MsgspecError, ValueError, RecursionError) as error:
         raise WireError(f"this is no delivery: {error}") from error
     for shape, block in parcel.blocks.items():
