@@ -24,6 +24,8 @@ from muntin.show.terminal import console, keep_help_plain, messages
 from muntin.store import DEFAULT_STATE
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from muntin.model import Program
     from muntin.run.loop import Loop
     from muntin.windows.choice import Sharing
@@ -135,6 +137,7 @@ def try_(
         _tell_losses(loop)
     if not any(loop.progress.records for loop in loops):
         _err.print("no records, no windows")
+    _require_some([name for loop in loops for name in loop.stopped], program)
 
 
 @app.command()
@@ -183,11 +186,15 @@ def run(
         totals = run_program(program, options, jvm, _err)
     if summary is not None:
         _write(summary, json.dumps(totals, indent=2) + "\n", "w")
+    _require_some(totals["stopped"], program)
 
 
 @app.command()
 def results(
-    job: Annotated[str, typer.Argument(help="The job whose results to print.")],
+    jobs: Annotated[
+        list[str] | None, typer.Argument(metavar="JOB...", help="The jobs whose results to print.")
+    ] = None,
+    every: Annotated[bool, typer.Option("--all", help="The results of all jobs.")] = False,
     state: State = DEFAULT_STATE,
     follow: Annotated[bool, typer.Option("--follow", help="Go on as results come.")] = False,
     window: Annotated[str, typer.Option(help="latest or all")] = "latest",
@@ -199,7 +206,7 @@ def results(
         bool, typer.Option("--revisions", help="Also what was revised later.")
     ] = False,
 ) -> None:
-    """Print a job's results, each with C²: how complete it is, and why it left."""
+    """Print results of jobs, each with C²: how complete it is, and why it left."""
     with loading():
         from muntin.api import is_latest
         from muntin.show.output import RowWriter
@@ -207,16 +214,22 @@ def results(
 
     latest = is_latest(window, "--window")
     store = Results(state)
+    if bool(jobs) is every:
+        known = ", ".join(store.jobs()) or "none yet"
+        raise InputError(f"give the names of jobs, or --all; there are results of: {known}")
     writer = RowWriter(format_, sys.stdout, detail, scored=True, revisions=revisions)
-    rows = store.read(job, latest=latest, revisions=revisions)
-    writer.write(job, rows)
-    newest = max(rows["emitted_at"].to_pylist(), default=None)
+    newest: dict[str, datetime | None] = {}
+    for job in jobs or store.jobs():
+        rows = store.read(job, latest=latest, revisions=revisions)
+        writer.write(job, rows)
+        newest[job] = max(rows["emitted_at"].to_pylist(), default=None)
     while follow:
         time.sleep(_FOLLOW_SECONDS)
-        more = store.read(job, after=newest, revisions=revisions)
-        if more.num_rows:
-            writer.write(job, more)
-            newest = max(more["emitted_at"].to_pylist())
+        for job, last in newest.items():
+            more = store.read(job, after=last, revisions=revisions)
+            if more.num_rows:
+                writer.write(job, more)
+                newest[job] = max(more["emitted_at"].to_pylist())
 
 
 @app.command()
@@ -329,6 +342,12 @@ def main() -> None:
     except BrokenPipeError:  # the reader of our output has gone, for example `head`
         sys.stderr.close()
         sys.exit(1)
+
+
+def _require_some(stopped: Sequence[str], program: Program) -> None:
+    """Ends as one that has failed if all jobs have; why each has was told."""
+    if len(stopped) == len(program.jobs):
+        raise typer.Exit(1)
 
 
 def _chosen(program: Program, job: str | None) -> Program:

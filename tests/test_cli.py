@@ -155,6 +155,10 @@ def test_wrong_arguments_are_refused(
     code, _, err = muntin(capsys, "results", "paths", "--state", tmp_path / "none")
     assert code == 1
     assert "no results of job 'paths'" in err
+    for words in ([], ["paths", "--all"]):
+        code, _, err = muntin(capsys, "results", *words, "--state", tmp_path / "none")
+        told = "give the names of jobs, or --all; there are results of: none yet"
+        assert (code, err) == (1, f"error: {told}")
     assert muntin(capsys, "fly")[0] == 2
 
 
@@ -339,3 +343,15 @@ def test_names_that_are_not_utf_8_are_read_and_told(
         assert "web.jsonl" in err  # the bad row
     code, _, err = muntin(capsys, "results", "j", "--state", folder)
     assert (code, "its name is not UTF-8" in err) == (1, True)
+
+
+@pytest.mark.parametrize("others", [0, 1])
+def test_a_program_of_which_every_job_stops_has_failed(
+    sql: Path, capsys: pytest.CaptureFixture[str], others: int
+) -> None:
+    stream, *jobs = sql.read_text().split("CREATE JOB")
+    bad = " bad AS SELECT sum(CAST(path AS BIGINT)) AS n FROM hits WINDOW 1 DAY MAX ERRORS 0;"
+    sql.write_text("CREATE JOB".join([stream, *jobs[:others], bad]))
+    code, _, err = muntin(capsys, "try", sql)
+    assert "job 'bad' stops" in err
+    assert code == 1 - others

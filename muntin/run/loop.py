@@ -307,6 +307,12 @@ class Loop:
             read = {reading.source for reading in readings}
             self._scoreboard.seen(batch.touched, read, now, batch.unreadable)
 
+    @property
+    def stopped(self) -> list[str]:
+        """The jobs that have had more errors than they may."""
+        failures = self.progress.failures
+        return [name for name in self.catalog.jobs if failures.stopped_at(name) is not None]
+
     def _recipes(self) -> list[Recipe]:
         """What to compute of the next records, and from where on somebody needs it."""
         recipes = []

@@ -58,6 +58,7 @@ class Summary:
     late: dict[str, int] = field(default_factory=dict)
     slack_us: dict[str, int] = field(default_factory=dict)
     open: dict[str, tuple[int, int]] = field(default_factory=dict)  # job -> records, windows
+    stopped: list[str] = field(default_factory=list)  # jobs that had too many errors
     resumed: bool = False  # whether an earlier run had read anything
 
     @property
@@ -75,6 +76,7 @@ class Summary:
             "mb_per_second": round(self.mb_per_second, 1),
             "late_by_job": self.late,
             "slack_needed_us": self.slack_us,
+            "stopped": self.stopped,
             "open_by_job": {job: records for job, (records, _) in self.open.items()},
         }
 
@@ -135,6 +137,7 @@ class StreamRun:
             records, windows = self.loop.waiting(name)
             if records:
                 summary.open[name] = records, windows
+        summary.stopped += self.loop.stopped
         summary.resumed |= any(self._before)
 
     def close(self) -> None:

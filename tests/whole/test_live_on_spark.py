@@ -203,6 +203,8 @@ def test_results_tell_how_complete_they_are(
     assert len(run.loop.turn().emission.windows) == 1
     state = ("--state", tmp_path / "state")
     rows = printed(capsys, "results", "j", *state, "--format", "json")
+    assert printed(capsys, "results", "--all", *state, "--format", "json") == rows
+    assert printed(capsys, "results", "j", "j", *state, "--format", "json") == rows + rows
     short = {"area": 0.5, "time": 1.0, "space": 0.5, "reason": "deadline"}
     assert json.loads(rows)["c2"] == short
     assert "emitted_at" not in rows
