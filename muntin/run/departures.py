@@ -207,7 +207,7 @@ class Departures:
     def _final(self, job: Job, spec: WindowSpec) -> int | None:
         """The same less the windows that may still be revised."""
         end = self._upto(job, spec)
-        return None if end is None else end - (job.bounds.revise_us or 0) // spec.pane
+        return None if end is None else end + -(job.bounds.revise_us or 0) // spec.pane
 
 
 _Tallies = tuple[list[Tally], list[int], list[Tally]]

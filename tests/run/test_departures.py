@@ -35,7 +35,7 @@ def came_too_late(job: Job, spec: WindowSpec, end: int, mark: int | None, known:
     left = known.left.get((job.name, spec.key), {}).get(end * PANE)
     gone = known.emitted.get((job.name, spec.key), -PANE) // PANE
     if job.bounds.revise_us is not None:
-        return end <= gone - job.bounds.revise_us // PANE
+        return end * PANE + job.bounds.revise_us <= gone * PANE
     if left is not None and left.reason == Reason.FIDELITY:
         return False
     return end <= gone or left is not None or (mark is not None and end <= mark)
@@ -47,7 +47,7 @@ def came_too_late(job: Job, spec: WindowSpec, end: int, mark: int | None, known:
     left=st.dictionaries(
         st.sampled_from(JOB.windows), st.dictionaries(st.integers(1, 25), reasons, max_size=4)
     ),
-    revise_us=st.none() | st.sampled_from([0, 40]),
+    revise_us=st.none() | st.sampled_from([0, 15, 40]),
 )
 def test_a_record_is_late_if_some_window_leaves_it_out(
     found: list[Tally],
