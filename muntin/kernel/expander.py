@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from muntin.kernel.types import mapped
 from muntin.model import Cell, Code, Finish, Merge, Part
 
 TypeOf = Callable[[str, bool], str]  # (sql, whether it aggregates) -> DuckDB type
@@ -126,6 +127,10 @@ _AS_TEXT = ("UUID", "JSON", "BIT", "TIME", "TIME_NS", "INTERVAL", '"NULL"')
 
 def stored(kind: str) -> str:
     """The type a value has inside a block: one that Arrow carries without loss."""
+    return mapped(kind, _stored)
+
+
+def _stored(kind: str) -> str:
     if kind in ("HUGEINT", "UHUGEINT"):
         return "DECIMAL(38,0)"
     exotic = kind in _AS_TEXT or kind.startswith(("ENUM", "TIME WITH"))

@@ -21,6 +21,7 @@ from muntin.kernel.engine import (
 )
 from muntin.kernel.expander import Expander, stored
 from muntin.kernel.kinds import kind_of
+from muntin.kernel.types import mapped
 from muntin.language.calls import PYTHON, aggregates_in, is_aggregate, is_unnest
 from muntin.language.grouped import Groups
 from muntin.language.messages import nearest, reason
@@ -393,18 +394,17 @@ def records_of(stream: Stream, uses: Sequence[str]) -> str:
 
 def result_type(kind: str) -> str:
     """The type a column has in results: one that Delta and other readers have too."""
+    # A sum of integers is as wide as most are; within other types there is no sum.
+    return "BIGINT" if kind == "HUGEINT" else mapped(kind, _result_type)
+
+
+def _result_type(kind: str) -> str:
     widened = {
-        "HUGEINT": "BIGINT",
-        "UHUGEINT": "DECIMAL(38,0)",
         "UBIGINT": "DECIMAL(20,0)",
         "UINTEGER": "BIGINT",
         "USMALLINT": "INTEGER",
         "UTINYINT": "SMALLINT",
     }
-    if kind in widened:
-        return widened[kind]
-    if kind.endswith("[]"):
-        return f"{result_type(kind[:-2])}[]"
     if kind.startswith("TIMESTAMP"):
         return "TIMESTAMP WITH TIME ZONE"
-    return stored(kind).replace("UBIGINT", "BIGINT").replace("HUGEINT", "BIGINT")
+    return widened.get(kind) or stored(kind)

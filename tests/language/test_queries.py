@@ -44,7 +44,8 @@ def test_job_becomes(case: Pair) -> None:
         ("DATE", "DATE"),
         ("UUID", "VARCHAR"),
         ("INTERVAL", "VARCHAR"),
-        ("MAP(VARCHAR, UBIGINT)", "MAP(VARCHAR, BIGINT)"),
+        ("MAP(VARCHAR, UBIGINT)", "MAP(VARCHAR, DECIMAL(20,0))"),
+        ("STRUCT(at TIMESTAMP)[]", "STRUCT(at TIMESTAMP WITH TIME ZONE)[]"),
     ],
 )
 def test_results_have_types_that_tables_have(kind: str, result: str) -> None:

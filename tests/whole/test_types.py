@@ -101,3 +101,25 @@ def test_sums_of_wide_integers_stay_exact(tmp_path: Path) -> None:
     )
     (result,) = mt.run(mt.sql(text))
     assert result.rows.to_pylist() == [{"x": 4 * 10**22 + 1}]
+
+
+def test_times_and_large_integers_within_others_are_stored(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    large = [{"t": 1, "u": 2**64 - 1, "h": 10**36}, {"t": 2, "u": 3, "h": 4}]
+    (tmp_path / "a.jsonl").write_text("".join(json.dumps(row) + "\n" for row in large))
+    asked = (
+        f"CREATE STREAM s (t BIGINT, u UBIGINT, h HUGEINT) FROM '{tmp_path}/a.jsonl' FORMAT json "
+        "TIMESTAMP t; CREATE JOB j AS SELECT histogram(u) AS many, first(u) AS u, first(h) AS h, "
+        "list(to_timestamp(t)) AS times, {'at': max(to_timestamp(t))} AS held, "
+        "map(['a'], [max(make_timestamp(t * 1000000))]) AS named FROM s WINDOW 1 DAY;"
+    )
+    at = [datetime.fromtimestamp(second, UTC) for second in (1, 2)]
+    wanted = {
+        "many": [(Decimal(3), 1), (Decimal(2**64 - 1), 1)], "u": Decimal(2**64 - 1),
+        "h": Decimal(10**36), "times": at, "held": {"at": at[1]}, "named": [("a", at[1])],
+    }  # fmt: skip
+    (result,) = mt.run_on_spark(mt.sql(asked), tmp_path / "state", spark)
+    assert result.rows.to_pylist() == [wanted]
+    stored = mt.results("j", tmp_path / "state").select(list(wanted)).to_pylist()
+    assert stored == [wanted]
