@@ -5,6 +5,7 @@ The parser only recognises; `check` decides what is meant and whether it can be 
 
 from __future__ import annotations
 
+from difflib import get_close_matches
 from typing import Any, ClassVar, TypeGuard
 
 from sqlglot import exp
@@ -17,6 +18,10 @@ from muntin.units import counted, is_unit
 
 _LIMITS = ("PANE", "BEGIN", "EXTENT", "WITHIN", "FIDELITY", "STRAGGLERS", "REVISE", "MAX")
 _OF_WINDOWS = {"EVERY": "slide", "CUMULATE": "step", "FROM": "start", "AT": "zone"}
+_OF_STREAMS = {"FORMAT": "format", "TIMESTAMP": "timestamp", "SLACK": "slack",
+               "SOURCES": "sources", "ON BAD ROW": "on_bad_row"}  # fmt: skip
+_BEFORE_WINDOW = {"WHERE": "WHERE", "GROUP": "GROUP BY", "HAVING": "HAVING", "ORDER": "ORDER BY",
+                  "LIMIT": "LIMIT", "OFFSET": "OFFSET", "QUALIFY": "QUALIFY"}  # fmt: skip
 _CLAUSES = (*_OF_WINDOWS, *_LIMITS)
 SPANS = ("START", "END", "TOUCH", "SPLIT")
 FORMATS = ("json", "csv", "parquet", "combined", "common", "regex", "text")
@@ -446,9 +451,16 @@ class MuntinParser(ExpressionParser):
 
     def _hint(self, node: exp.Expr) -> str:
         """What could have followed where a statement goes on instead of ending."""
+        if isinstance(node, CreateStream):
+            left = [word for word, key in _OF_STREAMS.items() if not node.args.get(key)]
+            close = get_close_matches(self._curr.text.upper(), left, n=1)
+            meant = f"did you mean {close[0]}?" if close else f"expected {', '.join(left)} or ';'"
+            return f"; {meant}"
         if not isinstance(node, CreateJob):
             return ""
         if windows := node.args.get("windows"):
+            if (clause := _BEFORE_WINDOW.get(self._curr.text.upper().split()[0])) is not None:
+                return f"; {clause} stands before WINDOW"
             return f"; expected {_next_words(node, windows[-1])} or the end"
         if node.args["query"].args.get("from_"):
             return "; expected WINDOW"

@@ -91,6 +91,10 @@ def _tokens(text: str) -> list[Token]:
     try:
         return Muntin().tokenize(text)
     except TokenError as error:
+        curly = re.search("[‘’“”]", text)
+        if curly is not None:
+            message = "text stands in straight quotes, as in 'text'"
+            raise LanguageError(message, text, curly.start()) from error
         message = "this quotation or comment does not end"
         raise LanguageError(message, text, _start(error, text)) from error
 
