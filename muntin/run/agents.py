@@ -86,6 +86,11 @@ class Agents:
         self._idle_seconds = idle_seconds
         self._seen: dict[str, float] = {}
         self._begun: dict[str, float] = {}  # agents that are to send their first, when they spoke
+        self._spoke: dict[str, float] = {}  # when each agent did so last
+        self._answered: set[str] = set()  # addresses that have
+        self._unheard: dict[
+            str, float
+        ] = {}  # those that never have, and since when they were tried
         self._unreadable: dict[str, tuple[Loss, ...]] = {}  # by agent, as it said last
         self._behind: frozenset[str] = frozenset()
         self._away: set[str] = set()
@@ -104,7 +109,11 @@ class Agents:
             seen = before if each.age is None else request.now - each.age
             self._seen[each.agent] = max(before, seen)
             self._unreadable[each.agent] = each.unreadable
-        self._behind = frozenset(self._await(chosen, request))
+        unheard = self._strangers(heard, chosen, request)
+        awaited = {p for p, at in unheard.items() if request.now - at <= self._idle_seconds}
+        self._behind = frozenset({*self._await(chosen, request), *awaited})
+        lost = {name: losses for name, losses in self._unreadable.items() if losses}
+        lost |= {p: (Loss(p, p, "cannot be reached"),) for p in unheard.keys() - awaited}
         ranges = tuple(
             Range(each.agent, final, each.last, each.bytes, each.via)
             for each in chosen
@@ -116,7 +125,7 @@ class Agents:
             sum(each.bytes for each in ranges),
             notes=tuple(notes),
             touched={**dict.fromkeys(request.sources, 0.0), **self._seen},  # away is not ended
-            unreadable={name: losses for name, losses in self._unreadable.items() if losses},
+            unreadable=lost,
         )
 
     def behind(self, sources: Mapping[str, Source]) -> frozenset[str]:
@@ -208,8 +217,28 @@ class Agents:
                 chosen[each.agent] = each
         return list(chosen.values())
 
+    def _strangers(
+        self, heard: Heard, chosen: Sequence[News], request: Request
+    ) -> Mapping[str, float]:
+        """Addresses where somebody is to be read of whom nothing is known, and since when.
+
+        They count as sources, or results without them would seem complete. Where sources of an
+        earlier run are unheard, these may be the ones.
+        """
+        for each in heard.news:
+            self._answered |= {*each.via}
+        self._spoke |= {each.agent: request.now for each in chosen}
+        never = sorted(heard.away.keys() - self._answered - {""})
+        self._unheard = {place: self._unheard.get(place, request.now) for place in never}
+        known = len(request.sources.keys() - self._spoke.keys())
+        return {place: self._unheard[place] for place in never[known:]}
+
     def _await(self, news: Sequence[News], request: Request) -> Iterator[str]:
-        """The agents that are about to send more."""
+        """The agents that are about to send more, or were there a moment ago."""
+        there = {each.agent for each in news}
+        for agent in self._ways.keys() - there:
+            if request.now - self._spoke.get(agent, 0.0) <= self._idle_seconds:
+                yield agent
         for each in news:
             self._begun.pop(each.agent, None)
             if each.trouble:

@@ -8,6 +8,7 @@ import os
 import time
 from contextlib import ExitStack
 from pathlib import Path
+from socket import socket
 from typing import Any
 from unittest.mock import Mock
 
@@ -271,6 +272,54 @@ def test_an_agent_that_never_sends_anything_is_not_awaited_for_ever(tmp_path: Pa
         started = time.monotonic()
         pipeline.until(10)
         assert time.monotonic() - started > 1.5
+
+
+def free_place() -> str:
+    """An address where nobody listens."""
+    with socket() as one:
+        one.bind(("127.0.0.1", 0))
+        return f"127.0.0.1:{one.getsockname()[1]}"
+
+
+@pytest.mark.parametrize("relayed", [False, True])
+def test_results_without_an_agent_that_was_never_heard_are_not_complete(
+    tmp_path: Path, relayed: bool
+) -> None:
+    write(tmp_path / "web01", 0, 400)
+    away = free_place()
+    with ExitStack() as stack:
+        _, place = stack.enter_context(serving("web01", tmp_path / "web01"))
+        places = [place, away]
+        if relayed:
+            places = [stack.enter_context(relaying(*places))[1]]
+        pipeline = Pipeline(asked(places), idle=2.0)
+        stack.callback(pipeline.intake.close)
+        started = time.monotonic()
+        pipeline.until(10)
+        assert time.monotonic() - started > 1.5  # it is awaited first
+        found = [row["c2"] for row in pipeline.rows["sums"]]
+        assert found[0]["area"] == pytest.approx(1 / 3)  # the other one begins in its second pane
+        assert found[-1]["area"] == 0.5
+        missing = {(m["source"], m["why"]) for c2 in found for m in c2["missing"]}
+        assert missing == {(away, f"lost: bytes of {away}, which cannot be reached")}
+
+
+def test_an_agent_that_answered_a_moment_ago_is_not_dead(tmp_path: Path) -> None:
+    """Its last delivery may be long ago, as its panes are long."""
+    with ExitStack() as stack:
+        places = []
+        for name in ("web01", "web02"):
+            write(tmp_path / name, 0, 400)
+            places.append(stack.enter_context(serving(name, tmp_path / name))[1])
+        pipeline = Pipeline(asked(places), idle=3.0)
+        pipeline.until(10)
+        now = time.time()
+        pipeline.run.loop.progress.sources["web02"].heard_at = now - 100.0
+    pipeline.run.turn(now + 2.0)
+    assert {"web01", "web02"} <= pipeline.intake.behind({})
+    pipeline.run.turn(now + 10.0)
+    assert not pipeline.intake.behind({})
+    pipeline.intake.close()
 
 
 def test_a_list_that_is_away_for_a_moment_ends_no_run(tmp_path: Path) -> None:

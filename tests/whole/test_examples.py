@@ -125,11 +125,12 @@ Group = list[Any]
 def grouped(
     records: Iterable[Record], key: Callable[[Any], Any], size: int, every: int | None = None
 ) -> dict[datetime, dict[Any, Group]]:
-    """Records of every window, by key; lengths in seconds."""
+    """Records of every window, by key; lengths in seconds. Weeks begin on Mondays."""
     slide = every or size
+    monday = 4 * DAY if slide % (7 * DAY) == 0 else 0
     found: dict[int, dict[Any, Group]] = defaultdict(lambda: defaultdict(list))
     for record in records:
-        last = int(record.time.timestamp() // slide * slide)
+        last = int((record.time.timestamp() - monday) // slide * slide) + monday
         for start in range(last, last - size, -slide):
             found[start][key(record.fields)].append(record.fields)
     return {datetime.fromtimestamp(start, UTC): found[start] for start in sorted(found)}
