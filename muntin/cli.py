@@ -252,7 +252,9 @@ def status(
 @app.command()
 def agent(
     name: Annotated[str, typer.Option(help="The name of this server among the sources.")],
-    config: Annotated[Path, typer.Option(help="A TOML file: [streams.NAME] with paths.")],
+    config: Annotated[
+        Path, typer.Option(help="A TOML file: a table streams.NAME with paths for each.")
+    ],
     listen: Annotated[str, typer.Option(help="Where pipelines find it.")] = "127.0.0.1:7070",
     state: Annotated[Path, typer.Option(help="The folder for restarts.")] = Path("muntin-agent"),
     nice: Nice = 10,
@@ -306,8 +308,11 @@ def keys(
     with loading():
         from muntin.wire.keys import make_keys
 
-    for path in make_keys(folder, names):
+    made = make_keys(folder, names)
+    for path in made:
         typer.echo(path)
+    if not made:
+        _err.print(f"all of them are in {folder} already; remove a file to have it made anew")
 
 
 @app.command()

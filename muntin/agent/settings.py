@@ -10,10 +10,12 @@ from pathlib import Path
 from muntin.errors import InputError
 from muntin.logs.patterns import PathPattern
 from muntin.model import Stream
+from muntin.units import parse_duration
 from muntin.wire.process import room
 
 KIND = "an agent"
 _CLAUSES = ("format", "timestamp", "slack")
+_FORMATS = ("json", "csv", "parquet", "combined", "common", "regex", "text")
 
 
 @dataclass(frozen=True)
@@ -85,6 +87,8 @@ def read_settings(
     path: Path, name: str, state: Path, limits: Limits | None = None
 ) -> AgentSettings:
     """The settings in a TOML file: a table `[streams.NAME]` with `paths` for each stream."""
+    if not name.strip():
+        raise InputError("--name is empty; it is what this server is called among the sources")
     try:
         told = tomllib.loads(path.read_text())
     except OSError as error:
@@ -100,6 +104,9 @@ def read_settings(
 
 def _stream(path: Path, stream: str, table: object) -> StreamSettings:
     told = dict(table) if isinstance(table, dict) else {}
+    for name in told.keys() - {"paths", *_CLAUSES}:
+        known = ", ".join(("paths", *_CLAUSES))
+        raise InputError(f"{path}: [streams.{stream}] has '{name}'; known are {known}")
     paths = told.pop("paths", None)
     paths = [paths] if isinstance(paths, str) else paths
     if not paths or not isinstance(paths, list) or not all(isinstance(p, str) for p in paths):
@@ -107,13 +114,23 @@ def _stream(path: Path, stream: str, table: object) -> StreamSettings:
     for pattern in paths:
         _require_pattern(path, stream, pattern)
     for name, text in told.items():
-        if name not in _CLAUSES:
-            known = ", ".join(("paths", *_CLAUSES))
-            raise InputError(f"{path}: [streams.{stream}] has '{name}'; known are {known}")
         if not isinstance(text, str):
             raise InputError(f"{path}: {name} of [streams.{stream}] is no text in quotes")
+    _require_clauses(f"{path}: {{}} of [streams.{stream}]", told)
     clauses = {name.upper(): told[name] for name in _CLAUSES if name in told}
     return StreamSettings(tuple(paths), clauses)
+
+
+def _require_clauses(where: str, told: Mapping[str, str]) -> None:
+    """Refuses what no pipeline could take; the rest of the clauses is for these to check."""
+    kind = told.get("format", "json").split(maxsplit=1)[:1]
+    if not kind or kind[0].lower() not in _FORMATS:
+        known = ", ".join(_FORMATS)
+        raise InputError(f"{where.format('format')} is '{told['format']}'; known are {known}")
+    try:
+        parse_duration(told.get("slack", "0 SECONDS"))
+    except ValueError as error:
+        raise InputError(f"{where.format('slack')}: {error}; write it as '5 SECONDS'") from error
 
 
 def _require_pattern(path: Path, stream: str, pattern: str) -> None:

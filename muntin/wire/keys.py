@@ -63,7 +63,21 @@ def make_keys(folder: Path, names: Sequence[str]) -> list[Path]:
 
     A name may be followed by the hosts of its certificate: `web01=web01.example.org,10.0.0.5`.
     """
-    folder.mkdir(parents=True, exist_ok=True)
+    wrong = next((text for text in names if not _is_name(text.partition("=")[0])), None)
+    if wrong is not None:
+        raise InputError(f"'{wrong}' is no name of an agent, which is also that of its files")
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        return _made(folder, names)
+    except OSError as error:
+        raise InputError(f"keys cannot be made in {folder}: {error.strerror or error}") from error
+
+
+def _is_name(name: str) -> bool:
+    return bool(name.strip()) and "/" not in name
+
+
+def _made(folder: Path, names: Sequence[str]) -> list[Path]:
     made = []
     authority = folder / "ca.pem", folder / "ca.key"
     if not authority[0].exists():

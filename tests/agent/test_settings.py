@@ -48,6 +48,13 @@ def test_streams_have_files_and_clauses(tmp_path: Path) -> None:
         ("[streams.a]\npaths = '/x/{source}.log'", r"an agent is one source, by its --name"),
         ("[streams.a]\npaths = '/x'\nformt = 'json'", r"has 'formt'; known are paths, format"),
         ("[streams.a]\npaths = '/x'\nslack = 5", r"slack of \[streams\.a\] is no text in quotes"),
+        ("[streams.a]\npathes = '/x'", r"has 'pathes'; known are paths, format"),
+        (
+            "[streams.a]\npaths = '/x'\nformat = 'jsn'",
+            r"format of .* is 'jsn'; known are json, csv",
+        ),
+        ("[streams.a]\npaths = '/x'\nformat = ''", r"format of .* is ''; known are json"),
+        ("[streams.a]\npaths = '/x'\nslack = 'five'", r"slack of \[streams\.a\]: .*'5 SECONDS'"),
         ("[streams", "is no TOML"),
     ],
 )
@@ -69,3 +76,8 @@ def test_limits_that_cannot_be_kept_are_refused() -> None:
         Limits(cpu=0.0)
     assert Limits(memory=640 << 20).waiting == 128 << 20
     assert Limits(memory=640 << 20).open == 128 << 20
+
+
+def test_a_server_has_a_name(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="--name is empty"):
+        read_settings(tmp_path / "agent.toml", " ", tmp_path)

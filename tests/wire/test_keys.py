@@ -64,3 +64,15 @@ def test_what_is_missing_is_told(tmp_path: Path) -> None:
     (tmp_path / "token").write_text("short")
     with pytest.raises(InputError, match="a token has 16 characters or more"):
         read_keys(tmp_path, "web01")
+
+
+@pytest.mark.parametrize("name", ["a/b", "", "=host"])
+def test_names_are_those_of_files(tmp_path: Path, name: str) -> None:
+    with pytest.raises(InputError, match=f"'{name}' is no name of an agent"):
+        make_keys(tmp_path, [name])
+
+
+def test_a_folder_that_cannot_be_made_is_told(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(InputError, match=r"keys cannot be made in .*file/keys: Not a directory"):
+        make_keys(tmp_path / "file" / "keys", ["a"])
