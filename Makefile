@@ -5,11 +5,12 @@ BENCH ?=
 TESTS ?=
 WORKERS ?= 2
 MINUTES ?= 10
+FAULTS ?= 200
 # Another Python has an environment of its own: `make test PYTHON=python3.13`.
 export VENV := .venv$(if $(PYTHON),-$(notdir $(PYTHON)))
 PY := $(VENV)/bin/python
 
-.PHONY: run test soak check bench clean
+.PHONY: run test soak faults check bench clean
 
 run: $(VENV)/ready
 	@scripts/with-java $(VENV)/bin/muntin demo --seconds $(SECONDS)
@@ -21,6 +22,11 @@ test: $(VENV)/ready-dev
 # Property tests with seeds that are printed, until MINUTES are over. `make soak SEED=…` repeats one.
 soak: $(VENV)/ready-dev
 	@scripts/with-java scripts/soak $(PY) $(MINUTES) $(WORKERS) $(TESTS)
+
+# Kills, stops and starves a running program and its logs, and compares what it stores with the
+# truth. `make faults SEED=…` repeats the choices of a run; FAULTS is how many there are.
+faults: $(VENV)/ready-dev
+	@scripts/with-java $(PY) -m tests.faults --faults $(FAULTS) $(if $(SEED),--seed $(SEED))
 
 check: $(VENV)/ready-dev
 	$(PY) -m ruff format --check .

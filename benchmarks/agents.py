@@ -74,6 +74,7 @@ class AgentBeside:
         assert self.process.stderr is not None
         told = self.process.stderr.readline()
         self.address = told.split("listens at ")[1].split(";")[0]
+        self.started = self.cpu  # seconds that it took to start
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -86,12 +87,26 @@ class AgentBeside:
         fields = Path(f"/proc/{self.process.pid}/stat").read_text().rpartition(")")[2].split()
         return (int(fields[11]) + int(fields[12])) / _TICKS
 
-    def memory(self, kind: str = "VmHWM") -> int:
-        """Resident bytes, at the most so far or now (VmRSS)."""
-        for line in Path(f"/proc/{self.process.pid}/status").read_text().splitlines():
-            if line.startswith(kind):
-                return int(line.split()[1]) << 10
-        raise ValueError(kind)
+    @property
+    def most_memory(self) -> int:
+        """Resident bytes, at the most so far."""
+        return self._told("status")["VmHWM:"]
+
+    @property
+    def memory(self) -> str:
+        """What is resident now, and whose it is: files of libraries are shared with others."""
+        told = self._told("smaps_rollup")
+        own = told["Private_Dirty:"]
+        alone = own + told["Private_Clean:"]
+        sizes = [size / 1e6 for size in (told["Rss:"], told["Pss:"], alone, own)]
+        return "{:.0f} MB resident ({:.0f} Pss, {:.0f} Uss, {:.0f} of it written)".format(*sizes)
+
+    def _told(self, file: str) -> dict[str, int]:
+        """Sizes in a file that the kernel has of the process, in bytes."""
+        lines = Path(f"/proc/{self.process.pid}/{file}").read_text().splitlines()
+        return {
+            line.split()[0]: int(line.split()[1]) << 10 for line in lines if line.endswith("kB")
+        }
 
 
 class Counting(Agents):
@@ -151,9 +166,13 @@ def speed(records: int = 4_000_000) -> None:
     with read(records) as (agent, pipeline, size, seconds):
         shipped = pipeline.intake.fetched
         print(f"speed: {size / 1e6:.0f} MB in {seconds:.2f} s, {size / seconds / 1e6:.0f} MB/s")
+        reading = size / (agent.cpu - agent.started) / 1e6
         print(f"  by its CPU time {size / agent.cpu / 1e6:.0f} MB/s; at least 200 wanted")
+        print(f"  without its start, of {agent.started:.1f} s, {reading:.0f} MB/s")
         print(f"  shipped {shipped / 1e6:.2f} MB, {shipped / size:.2%}; below 1 % wanted")
-        print(f"  at most {agent.memory() / 1e6:.0f} MB resident; at most 250 wanted")
+        print(f"  at most {agent.most_memory / 1e6:.0f} MB resident; at most 250 wanted")
+        follow(pipeline, 3.0)
+        print(f"  when all is read, {agent.memory}")
 
 
 def idle(seconds: float = 20.0) -> None:
@@ -167,8 +186,7 @@ def idle(seconds: float = 20.0) -> None:
             pipeline.turn()
             time.sleep(0.1)
         share = (agent.cpu - before) / (time.monotonic() - started)
-        resident = agent.memory("VmRSS") / 1e6
-        print(f"idle: {share:.1%} of a core, below 1 % wanted; {resident:.0f} MB, 130 wanted")
+        print(f"idle: {share:.1%} of a core, below 1 % wanted; {agent.memory}, 130 wanted")
 
 
 class _Sink(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow has no types

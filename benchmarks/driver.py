@@ -28,19 +28,21 @@ from rich.table import Table
 
 import muntin
 from muntin.fidelity.scoreboard import Source
-from muntin.kernel.block import Block
 from muntin.kernel.compute import Recipe
 from muntin.kernel.due import Due, Emitted
 from muntin.kernel.reading import Reading
 from muntin.kernel.statements import WINDOW, WINDOW_END
 from muntin.logs.files import FilePosition
-from muntin.model import POSITION, Tally
+from muntin.model.counts import Tally
+from muntin.model.jobs import Job
+from muntin.model.records import POSITION
 from muntin.run.catalog import Catalog
 from muntin.run.contracts import Answer, Batch, Request, Task, Work
 from muntin.run.loop import Loop, Rules
 from muntin.run.results import Emission, no_windows
 from muntin.schedule.pace import Pace
 from muntin.store import delta
+from muntin.store.blocks import BlockFiles
 from muntin.store.journal import Journal
 from muntin.store.results import Results
 
@@ -83,7 +85,7 @@ class Made:
 class Nothing:
     """A collection without blocks; if `rows`, each due window has one row all the same."""
 
-    def __init__(self, jobs: Sequence[muntin.model.Job], rows: bool) -> None:
+    def __init__(self, jobs: Sequence[Job], rows: bool) -> None:
         self._no_rows = {job.name: no_windows(job).rows for job in jobs} if rows else {}
 
     def add(self, work: Work, recipes: Sequence[Recipe], final: Mapping[str, int]) -> list[Reading]:
@@ -106,9 +108,11 @@ class Nothing:
 
     def forget(self, catalog: Catalog, emitted: Mapping[str, Emitted]) -> None: ...
 
+    def inherit(self, catalog: Catalog, shape: str, heir: str) -> None: ...
+
     def compact(self, catalog: Catalog) -> None: ...
 
-    def restore(self, catalog: Catalog, blocks: Mapping[str, Sequence[Block]]) -> None: ...
+    def restore(self, catalog: Catalog, blocks: BlockFiles) -> None: ...
 
 
 class Driver:
@@ -141,10 +145,14 @@ class Driver:
         catalog: Catalog,
         emission: Emission,
         positions: tuple[FilePosition, ...] | None = None,
-    ) -> None:
+        whole: bool = False,
+    ) -> Emission:
         started = time.perf_counter()
-        self._journal.commit(catalog, emission, positions)
+        emission = self._journal.commit(catalog, emission, positions, whole)
         self._commit_s = time.perf_counter() - started
+        return emission
+
+    def require(self, job: Job) -> None: ...
 
     def remember(self, panes: int) -> None:
         """Reads so many seconds of the past."""
@@ -168,6 +176,9 @@ class Driver:
         cpu, started = time.process_time(), time.perf_counter()
         self._loop.turn(self._loop.wake_at())
         return started, time.perf_counter(), time.process_time() - cpu
+
+    def keep_rows(self, name: str, rows: pa.Table) -> str | None:
+        return None
 
     def tidy(self) -> list[str]:
         for note in self._journal.tidy():

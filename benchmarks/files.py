@@ -21,7 +21,7 @@ from benchmarks.processes import cpu_of_tree
 from muntin.language.program import sql
 from muntin.logs.events import FileEvents
 from muntin.logs.tail import Tail
-from muntin.model import Program
+from muntin.model.jobs import Program
 from muntin.run.files import LogFiles
 from muntin.run.inline import InlineRun
 from muntin.run.loop import Rules

@@ -25,9 +25,9 @@ from rich.table import Table
 from benchmarks.shop import COLUMNS, FILE, Shop, write_shop
 from muntin.kernel.kinds import kind_of
 from muntin.language.program import sql
-from muntin.model import Job, Program
+from muntin.model.jobs import Job, Program
 from muntin.run.inline import windows_inline
-from muntin.run.results import JobWindows
+from muntin.run.results import Departing
 
 FINISH_MS, JOIN_SHARE = 10.0, 0.30
 GROUPS = "SELECT product, store, sum(clicks) AS clicks, count(*) AS events FROM shop GROUP BY 1, 2"
@@ -116,7 +116,7 @@ def in_turns(folder: Path, queries: tuple[str, str], repeat: int) -> tuple[float
     return median(took[0]), median(took[1])
 
 
-def _all_windows(program: Program) -> list[JobWindows]:
+def _all_windows(program: Program) -> list[Departing]:
     return list(windows_inline(program))
 
 

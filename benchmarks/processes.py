@@ -65,9 +65,9 @@ class PeakMemory:
         self.peak = self.peak.most(memory_of_tree())
 
 
-def memory_of_tree() -> Memory:
-    """What this process and its descendants hold now."""
-    return _memory_of(list(_tree(os.getpid())))
+def memory_of_tree(root: int | None = None) -> Memory:
+    """What a process, by default this one, and its descendants hold now."""
+    return _memory_of(list(_tree(root or os.getpid())))
 
 
 def _memory_of(processes: Sequence[Process]) -> Memory:

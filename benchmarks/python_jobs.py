@@ -71,7 +71,7 @@ def by_muntin(job: type, path: Path) -> Counts:
     stream = f"CREATE STREAM text FROM '{path}' FORMAT text TIMESTAMP 0"
     program = with_job(sql(stream), "words", job, stream="text", window="1 DAY")
     (windows,) = windows_inline(program)
-    return dict(_pairs(windows.rows.to_pylist()))
+    return dict(_pairs(windows.table().to_pylist()))
 
 
 def _pairs(rows: list[dict[str, Any]]) -> Iterator[tuple[str, int]]:

@@ -33,7 +33,8 @@ from muntin.kernel.compute import compute
 from muntin.kernel.consolidate import Consolidation
 from muntin.kernel.due import Due
 from muntin.kernel.finish import completed, finish
-from muntin.model import POSITION, Job
+from muntin.model.jobs import Job
+from muntin.model.records import POSITION
 from muntin.run.catalog import recipes_of
 from muntin.spark.context import start_context
 from muntin.spark.runner import Settings, SparkRun

@@ -10,29 +10,38 @@ from importlib import import_module as _import_module
 
 if _typing.TYPE_CHECKING:
     from muntin.api import attach, results, run_on_spark
+    from muntin.collections.zorder import ZOrder
+    from muntin.control.client import connect
     from muntin.errors import (
         BadRowError,
         BlockError,
         CodeError,
+        ConflictError,
         EngineError,
         InputError,
         LanguageError,
         MuntinError,
+        OrderError,
         SparkError,
         StateError,
     )
     from muntin.fidelity.score import C2, Reason, State
     from muntin.kernel.python.jobs import Incremental, MapReduce
     from muntin.language.program import load, sql, with_job
-    from muntin.model import Counts, Job, Program, Stream
+    from muntin.model.counts import Counts
+    from muntin.model.jobs import Job, Program
+    from muntin.model.streams import Stream
     from muntin.run.inline import run_inline as run
     from muntin.run.results import Result
+    from muntin.spark.collections.collection import Collection
 
 __all__ = [
     "C2",
     "BadRowError",
     "BlockError",
     "CodeError",
+    "Collection",
+    "ConflictError",
     "Counts",
     "EngineError",
     "Incremental",
@@ -41,6 +50,7 @@ __all__ = [
     "LanguageError",
     "MapReduce",
     "MuntinError",
+    "OrderError",
     "Program",
     "Reason",
     "Result",
@@ -48,7 +58,9 @@ __all__ = [
     "State",
     "StateError",
     "Stream",
+    "ZOrder",
     "attach",
+    "connect",
     "load",
     "results",
     "run",
@@ -60,13 +72,18 @@ __all__ = [
 
 _HOMES = {
     "muntin.api": ("attach", "results", "run_on_spark"),
+    "muntin.collections.zorder": ("ZOrder",),
+    "muntin.control.client": ("connect",),
     "muntin.errors": tuple(name for name in __all__ if name.endswith("Error")),
     "muntin.fidelity.score": ("C2", "Reason", "State"),
     "muntin.kernel.python.jobs": ("Incremental", "MapReduce"),
     "muntin.language.program": ("load", "sql", "with_job"),
-    "muntin.model": ("Counts", "Job", "Program", "Stream"),
+    "muntin.model.counts": ("Counts",),
+    "muntin.model.jobs": ("Job", "Program"),
+    "muntin.model.streams": ("Stream",),
     "muntin.run.inline": ("run",),
     "muntin.run.results": ("Result",),
+    "muntin.spark.collections.collection": ("Collection",),
 }
 
 

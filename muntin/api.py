@@ -6,29 +6,34 @@ Spark is imported when it is asked for, so that everything else works without a 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
 import pyarrow as pa
 
 from muntin.errors import InputError
-from muntin.model import Program
+from muntin.model.jobs import Program
+from muntin.run.agents import require_agents
 from muntin.run.inline import log
 from muntin.run.results import Result
 from muntin.store import DEFAULT_STATE
 from muntin.store.results import Results
+from muntin.store.storage import Place, storage_of
 from muntin.units import parse_duration
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
+    from muntin.control.access import Access
+    from muntin.spark.attach import Control
     from muntin.windows.choice import Sharing
 
 
 def run_on_spark(
     program: Program,
-    state: str | Path = DEFAULT_STATE,
+    state: Place = DEFAULT_STATE,
     spark: SparkSession | None = None,
     follow: bool = False,
     seconds: float | None = None,
@@ -43,7 +48,8 @@ def run_on_spark(
     from muntin.spark.runner import Settings, SparkRun
     from muntin.store.hold import locked
 
-    settings = Settings(Path(state), follow, seconds_of(idle, "idle"), seconds=seconds)
+    settings = Settings(storage_of(state), follow, seconds_of(idle, "idle"), seconds=seconds)
+    require_agents(program, follow)
     with locked(settings.state) as hold:
         context = spark.sparkContext if spark else start_context()
         for turn in SparkRun(program, context, settings, hold=hold).turns():
@@ -58,34 +64,53 @@ def attach(
     *,
     stream: str,
     timestamp: str,
-    state: str | Path = DEFAULT_STATE,
+    state: Place = DEFAULT_STATE,
     slack: str = "0s",
     source: str | None = None,
     idle: str = "10s",
     sources: Sequence[str] = (),
     sharing: str = "auto",
+    control: str = "off",
+    control_token: str | Path | None = None,
 ) -> StreamingQuery:
     """Runs `jobs`, SQL over a stream of that name, on a streaming DataFrame.
 
     `source` names the column that says which server a record is from. `sources` are those that are
     awaited whether or not they have been seen, as after SOURCES. `sharing` is `auto`, `shared` or
-    `separate`.
+    `separate`. With an address for `control`, such as `127.0.0.1:0`, jobs can be changed and
+    results followed as long as the query runs; `control_token` is a file with a secret.
     """
+    from muntin.control.access import access_of
     from muntin.spark.attach import attach as attach_frame
 
     slack_us, idle_s = microseconds_of(slack, "slack"), seconds_of(idle, "idle")
+    chosen = sharing_of(sharing, "sharing")
+    access = access_of(control, None if control_token is None else Path(control_token))
     return attach_frame(
         frame,
         jobs,
-        Path(state),
+        storage_of(state),
         stream,
         timestamp,
         slack_us,
         source,
         idle_s,
         sources,
-        sharing_of(sharing, "sharing"),
+        chosen,
+        control=None if access is None else lambda: _controlled(access, state),
     )
+
+
+def _controlled(access: Access, state: Place) -> Control:
+    """Begins a service for orders, which whoever takes them ends."""
+    from muntin.control.feed import Feed
+    from muntin.control.service import serving
+    from muntin.run.door import Door
+    from muntin.spark.attach import Control
+
+    door, feed, service = Door(), Feed(state), ExitStack()
+    service.enter_context(serving(access, door, feed, state))
+    return Control(door, feed.take, service.close)
 
 
 def seconds_of(text: str, option: str) -> float:
@@ -111,9 +136,9 @@ def sharing_of(text: str, option: str) -> Sharing:
     return cast("Sharing", text)
 
 
-def results(job: str, state: str | Path = DEFAULT_STATE, window: str = "all") -> pa.Table:
+def results(job: str, state: Place = DEFAULT_STATE, window: str = "all") -> pa.Table:
     """A job's stored rows: all of them, or those of the `latest` window."""
-    return Results(Path(state)).read(job, latest=is_latest(window, "window"))
+    return Results(state).read(job, latest=is_latest(window, "window"))
 
 
 def is_latest(text: str, option: str) -> bool:

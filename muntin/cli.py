@@ -1,4 +1,4 @@
-"""The command line: explain, try, run, results, status, demo.
+"""The command line: explain, try, run, results, status, state, job, sql, cluster, demo.
 
 Commands import what they need when they run: Spark is on its way while the rest is loaded.
 """
@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import sys
 import time
+import traceback
 from datetime import datetime
 from importlib import metadata
 from pathlib import Path
@@ -17,27 +18,33 @@ import typer
 from rich.text import Text
 from typer.core import TyperGroup
 
+from muntin import cli_cluster, cli_control, cli_state
 from muntin.errors import InputError, LanguageError, MuntinError, as_text
+from muntin.lean import become
 from muntin.loading import loading
 from muntin.show import OutputFormat
 from muntin.show.terminal import console, keep_help_plain, messages
 from muntin.store import DEFAULT_STATE
+from muntin.supervision import Supervised, Supervisor
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from muntin.model import Program
+    from muntin.model.jobs import Program
     from muntin.run.loop import Loop
     from muntin.windows.choice import Sharing
-    from muntin.wire.process import Door
+    from muntin.wire.keys import Keys
 
 _err = messages()
 _OF_PIPELINES = {
     "cryptography",
     "deltalake",
+    "obstore",
     "pandas",
     "pyspark",
     "sqlglot",
+    "starlette",
+    "uvicorn",
 }  # modules
 
 
@@ -62,8 +69,15 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 
+app.add_typer(cli_control.jobs, name="job")
+app.add_typer(cli_state.states, name="state")
+app.command("sql")(cli_control.sql)
+app.add_typer(cli_cluster.clusters, name="cluster")
+
 SqlFile = Annotated[Path, typer.Argument(help="A file with CREATE STREAM and CREATE JOB.")]
-State = Annotated[Path, typer.Option(help="The folder for results and restarts.")]
+State = Annotated[
+    str, typer.Option(help="The folder or URL (s3://, gs://, abfs://) for results and restarts.")
+]
 Nice = Annotated[int, typer.Option(help="How far behind other processes it stands.")]
 Memory = Annotated[str, typer.Option(help="How much it takes, libraries included.")]
 OwnKeys = Annotated[
@@ -71,6 +85,9 @@ OwnKeys = Annotated[
 ]
 Mutual = Annotated[
     bool, typer.Option("--mutual", help="Pipelines have to show a certificate, too.")
+]
+PipelineKeys = Annotated[
+    Path | None, typer.Option("--keys", help="A folder of `muntin keys`, for agents.")
 ]
 Format = Annotated[OutputFormat, typer.Option("--format", help="How to print rows.")]
 _FOLLOW_SECONDS = 0.5
@@ -96,8 +113,9 @@ def options(
 def explain(
     file: SqlFile,
     state: Annotated[
-        Path | None, typer.Option(help="A state folder: show what its last run has chosen.")
+        str | None, typer.Option(help="A state: show what its last run has chosen.")
     ] = None,
+    keys: PipelineKeys = None,
 ) -> None:
     """Print each job's plan: windows, pane, cells and the SQL of every stage."""
     with loading():
@@ -107,7 +125,7 @@ def explain(
         from muntin.store.checkpoint import choices_in
 
     try:
-        program = programs.load(file)
+        program = programs.load(file, _keys(keys))
     except LanguageError as error:
         for stream in error.streams:  # a mistake is often about their columns
             typer.echo(explain_stream(stream))
@@ -121,18 +139,21 @@ def try_(
     file: SqlFile,
     job: Annotated[str | None, typer.Option(help="Run only this job.")] = None,
     format_: Format = OutputFormat.TABLE,
+    keys: PipelineKeys = None,
 ) -> None:
     """Answer from what the files hold now, in this process, without Spark."""
     with loading():
         from muntin.language import program as programs
+        from muntin.run.agents import require_agents
         from muntin.run.inline import windows_inline
         from muntin.show.output import RowWriter
 
     writer = RowWriter(format_, sys.stdout)
     loops: list[Loop] = []
-    program = _chosen(programs.load(file), job)
+    program = _chosen(programs.load(file, _keys(keys)), job)
+    require_agents(program, follow=False)
     for windows in windows_inline(program, note=_note, done=loops.append):
-        writer.write(windows.job.name, windows.table())
+        writer.write(windows.job.title, windows.table())
     for loop in loops:
         _tell_losses(loop)
     if not any(loop.progress.records for loop in loops):
@@ -156,31 +177,52 @@ def run(
         str, typer.Option(help="How windows are computed: auto, shared or separate.")
     ] = "auto",
     summary: Annotated[Path | None, typer.Option(help="Write totals here as JSON.")] = None,
-    keys: Annotated[
-        Path | None, typer.Option(help="A folder of `muntin keys`, for agents.")
+    keys: PipelineKeys = None,
+    control: Annotated[
+        str, typer.Option(help="Where orders are taken: HOST:PORT, or off. Port 0 is a free one.")
+    ] = "127.0.0.1:0",
+    control_token: Annotated[
+        Path | None, typer.Option(help="A file with the secret that those who order have to send.")
+    ] = None,
+    supervise: Annotated[
+        bool, typer.Option("--supervise", help="Start it again when it dies.")
+    ] = False,
+    local_dir: Annotated[
+        Path | None,
+        typer.Option(help="A folder of this machine for temporary files, also Spark's."),
     ] = None,
 ) -> None:
     """Run all jobs on Spark; results go to Delta tables under the state folder."""
     with loading():
+        from muntin.control.access import access_of
         from muntin.spark.gateway import held_back, starting
         from muntin.store.hold import require_free
+        from muntin.store.scratch import keep_in
 
     if once and for_ is not None:
         raise InputError("--once ends when all is read, and --for follows; give one of them")
     if sharing not in ("auto", "shared", "separate"):
         raise InputError(f"--sharing is auto, shared or separate, not '{sharing}'")
+    access = access_of(control, control_token)
+    if local_dir is not None:
+        keep_in(local_dir)
     require_free(state)  # before anything that takes long
+    if supervise:
+        raise typer.Exit(_supervised(for_))
+    Supervised().watch()
     with starting(master) as jvm:
         with held_back():
             from muntin.api import seconds_of
             from muntin.language import program as programs
             from muntin.show.console import RunOptions, run_program
-            from muntin.wire.keys import PIPELINE, read_keys
         seconds = seconds_of(for_, "--for") if for_ is not None else None
         chosen = cast("Sharing", sharing)
-        held = read_keys(keys, PIPELINE) if keys is not None else None
-        options = RunOptions(state, once, seconds, seconds_of(idle, "--idle"), chosen, held)
-        program = _chosen(programs.load(file, held), None)
+        held = _keys(keys)
+        waits, folder = seconds_of(idle, "--idle"), file.absolute().parent
+        options = RunOptions(state, once, seconds, waits, chosen, held, access, folder)
+        program = programs.load(file, held)
+        if once or access is None or not program.streams:
+            program = _chosen(program, None)  # jobs may be created while it runs
         if summary is not None:
             _write(summary, "", "a")  # refused now rather than after the run
         totals = run_program(program, options, jvm, _err)
@@ -240,7 +282,7 @@ def status(
     """Show each job's windows, lags against its bound, mean C² and misses, and all sources."""
     with loading():
         from muntin.show.status import draw
-        from muntin.show.status import status as status_of
+        from muntin.store.status import status as status_of
 
     jobs, sources = status_of(state)
     if as_json:
@@ -267,13 +309,9 @@ def agent(
     mutual: Mutual = False,
 ) -> None:
     """Read this server's logs where they are, and ship what jobs count of them."""
-    with loading():
-        from muntin.agent.process import serve
-        from muntin.agent.settings import Limits, read_settings
-
-    door = _door(listen, keys, name, mutual)
-    limits = Limits(_bytes(memory), cpu, allow_code)
-    serve(read_settings(config, name, state, limits), door, _note, nice)
+    told = {"name": name, "config": str(config), "listen": listen, "state": str(state)}
+    limits = {"nice": nice, "memory": memory, "cpu": cpu, "allow_code": allow_code}
+    become("muntin.agent", {**told, **limits, **_of_keys(keys, mutual)})
 
 
 @app.command()
@@ -290,11 +328,8 @@ def relay(
     mutual: Mutual = False,
 ) -> None:
     """Stand before many agents: merge what they ship, and serve it as an agent does."""
-    with loading():
-        from muntin.relay.process import serve
-
-    door = _door(listen, keys, name, mutual)
-    serve(name, from_.split(","), door, _note, nice, _bytes(memory))
+    told = {"name": name, "from": from_, "listen": listen, **_of_keys(keys, mutual)}
+    become("muntin.relay", {**told, "nice": nice, "memory": memory})
 
 
 @app.command()
@@ -337,7 +372,7 @@ def main() -> None:
     except MuntinError as error:
         message = as_text(str(error))
         _err.print(Text.assemble(("error:", "bold red"), " ", message), soft_wrap=True)
-        sys.exit(1)
+        sys.exit(Supervised().code_of(error))
     except ModuleNotFoundError as error:
         if error.name is None or error.name.partition(".")[0] not in _OF_PIPELINES:
             raise
@@ -347,11 +382,23 @@ def main() -> None:
     except BrokenPipeError:  # the reader of our output has gone, for example `head`
         sys.stderr.close()
         sys.exit(1)
+    except Exception as error:
+        traceback.print_exc()
+        sys.exit(Supervised().code_of(error))
+
+
+def _supervised(for_: str | None) -> int:
+    """Runs this command in a process of its own, and again when that dies."""
+    from muntin.api import seconds_of
+
+    command = [sys.executable, "-m", "muntin", *(w for w in sys.argv[1:] if w != "--supervise")]
+    seconds = seconds_of(for_, "--for") if for_ is not None else None
+    return Supervisor(command, _note, seconds).run()
 
 
 def _require_some(stopped: Sequence[str], program: Program) -> None:
     """Ends as one that has failed if all jobs have; why each has was told."""
-    if len(stopped) == len(program.jobs):
+    if program.jobs and len(stopped) == len(program.jobs):
         raise typer.Exit(1)
 
 
@@ -360,27 +407,20 @@ def _chosen(program: Program, job: str | None) -> Program:
         raise InputError("the file defines no job; add CREATE JOB name AS SELECT …")
     if job is None:
         return program
-    if job not in program.jobs:
-        raise InputError(f"unknown job '{job}'; the file defines {', '.join(program.jobs)}")
+    if job not in program.titles:
+        raise InputError(f"unknown job '{job}'; the file defines {', '.join(program.titles)}")
     return program.only(job)
 
 
-def _bytes(memory: str) -> int:
-    from muntin.units import parse_bytes
+def _keys(folder: Path | None) -> Keys | None:
+    """The keys of a pipeline, for its agents."""
+    from muntin.wire.keys import PIPELINE, read_keys
 
-    try:
-        return parse_bytes(memory)
-    except ValueError as error:
-        raise InputError(f"--memory {memory}: {error}") from error
+    return None if folder is None else read_keys(folder, PIPELINE)
 
 
-def _door(listen: str, keys: Path | None, name: str, mutual: bool) -> Door:
-    from muntin.wire.keys import read_keys
-    from muntin.wire.process import Door
-
-    if mutual and keys is None:
-        raise InputError("--mutual is about certificates; give --keys too")
-    return Door(listen, None if keys is None else read_keys(keys, name, required=True), mutual)
+def _of_keys(keys: Path | None, mutual: bool) -> dict[str, str | bool | None]:
+    return {"keys": None if keys is None else str(keys), "mutual": mutual}
 
 
 def _iso(moment: datetime) -> str:

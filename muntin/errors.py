@@ -8,7 +8,11 @@ MuntinError
 ├── CodeError        Python of a job or an aggregate that is missing or of another form
 ├── EngineError      DuckDB refused a generated statement
 │   └── BadValueError   values in it are to blame: no number, too large, divided by zero
-├── SparkError       Spark that cannot be started or reached, or whose tasks fail
+├── OrderError       an order that a running program cannot follow; nothing has changed
+│   └── ConflictError   a job is of another version than its writer believed
+├── SparkError       Spark that has ended, or whose tasks fail
+│   ├── LostError    what a batch needs of executors is gone; it can be made again
+│   └── StartError   Spark that cannot be started or reached
 ├── StateError       a state folder that cannot be read, written or continued
 └── WireError        an agent that cannot be reached, or says what cannot be understood
 """
@@ -19,7 +23,7 @@ import unicodedata
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from muntin.model import Stream
+    from muntin.model.streams import Stream
 
 _JOINERS = "\u200c\u200d"  # of letters
 
@@ -32,10 +36,10 @@ class LanguageError(MuntinError):
     """A mistake in SQL text: the message, then the line with a caret under the place."""
 
     def __init__(self, message: str, text: str, start: int, end: int | None = None) -> None:
-        self.message, self.start = message, start
+        self.message, self.start, self.end = message, start, end or start + 1
         self.streams: tuple[Stream, ...] = ()  # those defined before the mistake
         self.line, self.column = _line_and_column(text, start)
-        self._excerpt = _excerpt(text, self.line, self.column, (end or start + 1) - start)
+        self._excerpt = _excerpt(text, self.line, self.column, self.end - start)
         super().__init__(f"line {self.line}, column {self.column}: {message}\n{self._excerpt}")
 
 
@@ -70,8 +74,39 @@ class BadValueError(EngineError):
     """DuckDB refused values that a statement was given; the statement is not worth a look."""
 
 
+class OrderError(MuntinError):
+    """An order to a running program that was refused: it goes on as it was."""
+
+
+class ConflictError(OrderError):
+    """Somebody has changed a job since its writer looked: its version is another one."""
+
+    def __init__(self, job: str, version: int | None, expected: int) -> None:
+        self.job, self.version, self.expected = job, version, expected
+        there = "there is none" if version is None else f"it is at version {version}"
+        wanted = "no such job" if not expected else f"version {expected}"
+        super().__init__(
+            f"job '{job}': {wanted} was expected, but {there}; look at it, then try again"
+        )
+
+
 class SparkError(MuntinError):
-    """Spark cannot be started or reached, or has failed."""
+    """Spark cannot be started or reached, has ended, or has failed."""
+
+
+class LostError(SparkError):
+    """What executors held is gone, or they did not reach what they had to read.
+
+    Everything since the last commit can be done again.
+    """
+
+    def __init__(self, why: str, advice: str) -> None:
+        self.why = why
+        super().__init__(f"{why}; {advice}")
+
+
+class StartError(SparkError):
+    """Spark cannot be started or reached, as things are."""
 
 
 class StateError(MuntinError):

@@ -9,7 +9,7 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
-from muntin.model import Axis
+from muntin.model.records import Axis
 from muntin.windows.calendar import DAY_US, MONDAY, Unit
 from muntin.windows.spec import Units, WindowSpec
 

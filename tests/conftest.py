@@ -71,6 +71,9 @@ def spark() -> Iterator[SparkSession]:
 
     from muntin.spark.context import start_context
 
+    # Workers have the keys of the storage that tests have on this machine, and of no other.
+    os.environ.setdefault("AWS_ACCESS_KEY_ID", "somebody")
+    os.environ.setdefault("AWS_SECRET_ACCESS_KEY", "secret")
     session = SparkSession(start_context("local[2]"))
     yield session
     session.stop()

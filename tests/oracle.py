@@ -6,9 +6,9 @@ Nothing here uses Muntin's panes, cells or statements.
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from math import isnan
+from math import isinf, isnan
 from pathlib import Path
 from typing import Any
 
@@ -211,7 +211,7 @@ def stream_time(times: Sequence[int], slack: int | None, minute: int = 60) -> in
     return reached
 
 
-def write_logs(folder: Path, sources: dict[str, Sequence[Record]]) -> None:
+def write_logs(folder: Path, sources: Mapping[str, Sequence[Record]]) -> None:
     for source, records in sources.items():
         lines = "".join(json.dumps(record) + "\n" for record in records)
         (folder / f"{source}.jsonl").write_text(lines, encoding="utf-8")
@@ -231,5 +231,7 @@ def _close(a: Any, b: Any) -> bool:
     if isinstance(a, float) and isinstance(b, float):
         if isnan(a) or isnan(b):
             return isnan(a) and isnan(b)
+        if isinf(a) or isinf(b):
+            return a == b
         return abs(a - b) <= 1e-9 * max(1.0, abs(a), abs(b))
     return bool(a == b)

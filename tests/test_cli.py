@@ -16,6 +16,8 @@ import pytest
 
 from muntin.cli import main
 from muntin.store.hold import locked
+from muntin.wire.keys import make_keys, read_keys
+from tests.agent.serving import serving
 from tests.waiting import PATIENCE
 
 SQL = """
@@ -325,7 +327,8 @@ def test_a_state_folder_in_use_is_refused_before_anything_is_started(
     monkeypatch.setattr("muntin.spark.gateway.Jvm", start)
     with locked(sql.parent / "state"):
         code, _, err = muntin(capsys, "run", sql, "--state", sql.parent / "state")
-    assert (code, f"in use by process {os.getpid()}; stop it" in err) == (1, True)
+    assert (code, f"in use by process {os.getpid()} on " in err) == (1, True)
+    assert "stop it" in err
 
 
 def test_names_that_are_not_utf_8_are_read_and_told(
@@ -355,3 +358,25 @@ def test_a_program_of_which_every_job_stops_has_failed(
     code, _, err = muntin(capsys, "try", sql)
     assert "job 'bad' stops" in err
     assert code == 1 - others
+
+
+def test_plans_of_streams_from_agents_need_their_keys(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    make_keys(tmp_path / "keys", ["web01"])
+    keys = read_keys(tmp_path / "keys", "web01", required=True)
+    (tmp_path / "web01").mkdir()
+    (tmp_path / "web01" / "a.log").write_text('{"t": 1, "k": "a"}\n')
+    with serving("web01", tmp_path / "web01", keys) as (_, place):
+        file = tmp_path / "jobs.sql"
+        file.write_text(
+            f"CREATE STREAM logs FROM AGENTS '{place}';"
+            "CREATE JOB n AS SELECT count(*) AS n FROM logs WINDOW 1 MINUTE;"
+        )
+        code, _, told = muntin(capsys, "explain", file)
+        assert (code, "needs --keys" in told) == (1, True)
+        code, out, told = muntin(capsys, "explain", file, "--keys", tmp_path / "keys")
+        assert (code, f"agents     {place}" in out, told) == (0, True, "")
+        code, _, told = muntin(capsys, "try", file, "--keys", tmp_path / "keys")
+        assert code == 1
+        assert "stream 'logs' comes from agents, which go on, so there is no end" in told

@@ -13,6 +13,8 @@ TESTS = ROOT / "tests"
 
 # Modules without a test of their name, each with what shows that it works.
 TESTED_ELSEWHERE = {
+    "control/connection": "silent clients and a thousand of them in tests/control/test_service.py",
+    "control/refusals": "statuses and messages in tests/control/test_ordering.py",
     "kernel/kinds/unfinished": "rows that SQL refuses in tests/whole/test_bad_values.py",
     "kernel/refusals": "records that SQL refuses in tests/whole/test_bad_values.py",
     "kernel/python/jobs": "protocols and bases without behaviour, for all jobs in tests",
@@ -26,19 +28,42 @@ TESTED_ELSEWHERE = {
     "logs/orphans": "tests/logs/test_register.py: files that are gone, and who goes on for them",
     "logs/sightings": "tests/logs/test_watch.py: files that change, are renamed and replaced",
     "logs/bad": "messages of bad rows in tests/logs/test_records.py",
+    "model/tables": "versions that begin with a pane in tests/kernel/test_tables.py",
     "run/answers": "tests/whole/test_live.py and test_bounds.py, step by step",
+    "run/leaps": "tests/whole/test_wrong_clocks.py: sources that leap ahead",
     "run/catalog": "jobs exchanged between turns in tests/run/test_loop.py",
     "run/chooser": "every sharing in tests/whole/test_answers.py",
     "run/contracts": "protocols and values without behaviour",
     "run/due": "tests/whole/test_live.py and test_bounds.py, step by step",
+    "run/heirs": "versions that change at a pane in tests/run/test_succession.py",
     "run/inline": "every inline answer of tests/whole",
+    "run/many": "rows that tasks have and files that have them in tests/spark/test_rows.py",
     "run/needs": "what is read of finite input in tests/whole/test_finite_fidelity.py",
+    "run/notices": "what is told once in tests/whole/test_bounds.py and tests/run/test_skipping.py",
+    "run/receipt": "what is delivered twice in tests/run/test_loop.py",
+    "run/recipes": "sources of finite input in tests/whole/test_finite_fidelity.py",
     "run/results": "tests/whole/test_live_on_spark.py and tests/store/test_results.py",
     "run/retention": "tests/whole/test_edges.py: what is forgotten, and what is not",
+    "run/steward": "orders of one text in tests/run/test_door.py, and all of test_succession.py",
+    "show/jobs": "SHOW JOBS in tests/show/test_shell.py",
     "show/demo/shop": "writes the logs that show/demo/show follows",
+    "store/blocks": "tests/store/test_checkpoint.py, and tests/spark/test_collection.py from tasks",
+    "cli_state": "what it prints in tests/show/test_state.py",
+    "store/decisions": "commits of two programs in tests/store/test_lease.py, and every checkpoint",
+    "store/parts": "files that tasks write in tests/spark/test_rows.py",
+    "store/history": "memory and tables tell the same in tests/control/test_feed.py",
+    "store/status": "tests/show/test_status.py, as it is told and as it is drawn",
+    "spark/collections/options": "settings that cannot be, in tests/spark/collections",
+    "spark/collections/packing": "whatever is added in tests/spark/collections/test_collection.py",
+    "spark/collections/piece": "memory, disk and copies in tests/spark/collections",
+    "spark/collections/places": "tests/spark/collections/test_collection_cluster.py",
+    "spark/collections/range": "whatever is asked in tests/spark/collections/test_collection.py",
     "spark/context": "the session of every test on Spark",
     "spark/daemon": "the workers of every test on Spark",
+    "spark/first_tasks": "the session of every test on Spark, and tests/spark/test_cluster.py",
     "spark/frames": "tests/spark/test_attach.py and tests/whole/test_frames.py",
+    "spark/answering": "tests/spark/test_collection.py, and every answer on Spark",
+    "spark/holdings": "tests/spark/test_collection.py: what steps hold and let go",
     "spark/nursery": "the workers of every run in tests/show/test_console.py",
     "spark/settings": "the session of every test on Spark, and tests/spark/test_java.py",
     "spark/gateway": "tests/show/test_console.py, which looks for what is left behind",
@@ -46,8 +71,9 @@ TESTED_ELSEWHERE = {
 
 # Lower floors know nothing of higher ones.
 FLOORS = [
-    {"errors", "loading", "model", "windows"},
+    {"errors", "lean", "loading", "model", "supervision", "windows"},
     {"units"},
+    {"collections"},
     {"fidelity"},
     {"kernel"},
     {"logs"},
@@ -58,8 +84,10 @@ FLOORS = [
     {"store"},
     {"agent", "relay"},
     {"spark"},
+    {"control"},
     {"show"},
     {"api"},
+    {"cli_cluster", "cli_control", "cli_state"},
     {"cli"},
 ]
 
@@ -133,9 +161,10 @@ def test_modules_have_a_test_of_their_name() -> None:
 
 
 def test_tests_have_the_name_of_a_module() -> None:
-    """What is about no single module is in `tests/whole`."""
+    """What is about no single module is in `tests/whole`, or with the harness in `tests/faults`."""
     named = {test for path in modules() for test in named_after(module_name(path))}
-    there = {path for path in TESTS.rglob("test_*.py") if path.parent != TESTS / "whole"}
+    apart = (TESTS / "whole", TESTS / "faults")
+    there = {path for path in TESTS.rglob("test_*.py") if path.parent not in apart}
     assert there - named == set()
 
 

@@ -1,6 +1,6 @@
 """Runs the experiments and prints their tables.
 
-python -m benchmarks.experiments [goodput words clicks blocks overhead] [--quick]
+python -m benchmarks.experiments [goodput words clicks blocks overhead balance] [--quick]
                                  [--pictures docs/experiments]
 """
 
@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from benchmarks.experiments import blocks, clicks, goodput, overhead, words
+from benchmarks.experiments import balance, blocks, clicks, goodput, overhead, words
 
 Run = Callable[[Path, Path | None, bool], Iterator[str]]
 EXPERIMENTS: dict[str, Run] = {
@@ -21,6 +21,7 @@ EXPERIMENTS: dict[str, Run] = {
     "clicks": clicks.run,
     "blocks": blocks.run,
     "overhead": overhead.run,
+    "balance": balance.run,
 }
 
 

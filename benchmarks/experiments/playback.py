@@ -20,7 +20,7 @@ import numpy as np
 import muntin as mt
 from muntin.run.inline import InlineRun
 from muntin.run.loop import Rules
-from muntin.run.results import JobWindows
+from muntin.run.results import Departing
 
 START = 1_799_884_800.0  # where windows of every length in use here begin
 PATIENCE = 1e9  # so many seconds of silence are not death
@@ -72,7 +72,7 @@ def step_through(
     pieces: Iterable[Piece],
     ticks: Sequence[float],
     idle_seconds: float,
-) -> Iterator[Callable[[], list[JobWindows]]]:
+) -> Iterator[Callable[[], list[Departing]]]:
     """A step for every tick, to be made once the logs have grown."""
     (stream,) = asked.streams.values()
     run = InlineRun(stream, list(asked.jobs.values()), Rules(True, idle_seconds))
@@ -83,7 +83,7 @@ def step_through(
         yield partial(_step, run, now)
 
 
-def _step(run: InlineRun, now: float) -> list[JobWindows]:
+def _step(run: InlineRun, now: float) -> list[Departing]:
     return list(run.turn(now).windows)
 
 

@@ -14,8 +14,14 @@ mpl.use("Agg")
 
 from matplotlib import pyplot as plt
 from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 
-_LOOKS = (("#1b6ca8", "o", "-"), ("#c8553d", "s", "--"), ("#3a7d44", "^", "-."))
+_LOOKS = (
+    ("#1b6ca8", "o", "-"),
+    ("#c8553d", "s", "--"),
+    ("#3a7d44", "^", "-."),
+    ("#8a5a9e", "D", ":"),
+)
 
 
 @dataclass(frozen=True)
@@ -51,6 +57,11 @@ def draw(path: Path, title: str, panels: Sequence[Panel]) -> None:
     for axes, panel in zip(all_axes[0], panels, strict=True):
         _draw(axes, panel)
     figure.suptitle(title)
+    save(figure, path)
+
+
+def save(figure: Figure, path: Path) -> None:
+    """Writes a figure with few colours, and closes it."""
     path.parent.mkdir(parents=True, exist_ok=True)
     drawn = BytesIO()
     figure.savefig(drawn, dpi=80)

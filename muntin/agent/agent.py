@@ -14,13 +14,15 @@ from uuid import uuid4
 
 from muntin.agent.buffers import Buffers
 from muntin.agent.desk import Desk
+from muntin.agent.folder import open_path, safe_path
 from muntin.agent.reader import POLL_SECONDS, StreamReader, restarted
 from muntin.agent.safe import SafeLog
 from muntin.agent.settings import AgentSettings
 from muntin.errors import MuntinError, StateError, WireError
 from muntin.logs.events import FileEvents
 from muntin.logs.infer import infer_columns
-from muntin.model import Column, Stream
+from muntin.model.records import Column
+from muntin.model.streams import Stream
 from muntin.wire.messages import VERSION, Exchange, Fetch, Heard, Known, News, Plan
 
 _PIPELINE_GONE = 15.0  # seconds after which another pipeline may take a stream over
@@ -63,8 +65,9 @@ class Agent:
         self._identity = uuid4().hex
         self.stop = Event()
         self._settings = settings
+        self._slacks = {stream: settings.slack_us(stream) for stream in settings.streams}
         self._clock = clock
-        self._buffers = Buffers(settings.limits.open, settings.state / "open")
+        self._buffers = Buffers(settings.limits.open, open_path(settings.state))
         self._served: dict[str, _Served] = {}
         self._lock = Lock()  # of what follows; nobody holds it for long
         self._desks: dict[str, Desk] = {}
@@ -136,7 +139,7 @@ class Agent:
 
     def _opened(self, name: str, desk: Desk) -> StreamReader:
         """A reader that goes on behind the last delivery, or as near to it as is known."""
-        log, last, orders = SafeLog(self._settings.state / f"{name}.safe"), desk.last, desk.orders
+        log, last, orders = SafeLog(safe_path(self._settings.state, name)), desk.last, desk.orders
         point = log.after(last) if log.pipeline == desk.pipeline else None
         if point is None:
             if desk.released < last:
@@ -166,7 +169,8 @@ class Agent:
                     self._asked.set()
                     desk.await_obedience()
                 news = desk.news(self.name, self._clock())
-        return Heard((replace(news, identity=self._identity),))
+        slack_us = self._slacks[told.stream]
+        return Heard((replace(news, identity=self._identity, slack_us=slack_us),))
 
     def columns(self, stream: Stream) -> tuple[Column, ...]:
         """What this server's logs of a stream look like."""

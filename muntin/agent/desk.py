@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 from threading import Condition
 
 from muntin.fidelity.losses import Loss
-from muntin.wire.messages import Exchange, Known, Limits, News, Plan
+from muntin.wire.messages import Departed, Exchange, Known, News, Plan
 
 PROMPT = 0.2  # seconds that an answer may wait for panes that are wanted now
 
@@ -24,12 +24,12 @@ PROMPT = 0.2  # seconds that an answer may wait for panes that are wanted now
 class Orders:
     """What a pipeline said last: what to compute, what is final, what nobody needs, what it wants.
 
-    `limits` are by shape, `wanted` is by axis.
+    `departed` is by shape, `wanted` is by axis.
     """
 
     plan: Plan
     known: Known
-    limits: Mapping[str, Limits] = field(default_factory=dict)
+    departed: Mapping[str, Departed] = field(default_factory=dict)
     wanted: Mapping[str, int] = field(default_factory=dict)
 
 
@@ -84,7 +84,7 @@ class Desk:
         Returns whether it asks for anything new.
         """
         with self._changed:
-            orders = Orders(told.plan or self._orders.plan, known, told.limits, told.wanted)
+            orders = Orders(told.plan or self._orders.plan, known, told.departed, told.wanted)
             is_new = orders != self._orders
             self._orders = orders if is_new else self._orders
             self._released = max(self._released, known.final)

@@ -8,7 +8,7 @@ import pyarrow.compute as pc
 from muntin.agent.buffers import Buffers
 from muntin.agent.tree import BufferTree
 from muntin.kernel.kinds import kind_of
-from muntin.model import Shape
+from muntin.model.shapes import Shape
 
 
 class OpenPanes:

@@ -6,8 +6,8 @@ import os
 from collections.abc import Callable
 
 from muntin.agent.agent import Agent
+from muntin.agent.folder import held
 from muntin.agent.settings import KIND, AgentSettings
-from muntin.errors import StateError
 from muntin.kernel.engine import confine
 from muntin.wire import process
 from muntin.wire.process import Door
@@ -18,10 +18,6 @@ def serve(settings: AgentSettings, door: Door, tell: Callable[[str], None], nice
     door.host(KIND)  # refused before anything is made
     confine(settings.limits.room // 2)
     os.nice(nice)
-    try:
-        settings.state.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        reason = error.strerror or str(error)
-        raise StateError(f"--state {settings.state} cannot be made: {reason}") from error
-    agent = Agent(settings)
-    process.serve(agent, KIND, settings.name, door, tell, agent.run, agent.stop)
+    with held(settings.state, settings.name):
+        agent = Agent(settings)
+        process.serve(agent, KIND, settings.name, door, tell, agent.run, agent.stop)

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
@@ -27,18 +27,24 @@ from muntin.fidelity.losses import Loss, Unmade
 from muntin.fidelity.score import NEVER, State
 from muntin.fidelity.scoreboard import Source
 from muntin.fidelity.shedding import Backlog, Speed, Wanted
-from muntin.kernel.block import Block, Sources, regrid
+from muntin.kernel.block import Block, Sources, decode, regrid
 from muntin.kernel.compute import Recipe
 from muntin.kernel.kinds import kind_of
 from muntin.kernel.merge import block_of
 from muntin.kernel.reading import Reading
+from muntin.kernel.tables import hold, let_go
 from muntin.logs.events import Events
-from muntin.model import TIME, Shape, Stream, Tally
+from muntin.model.counts import Tally
+from muntin.model.records import TIME
+from muntin.model.shapes import Shape
+from muntin.model.streams import Stream
+from muntin.model.tables import Table, TableVersion
 from muntin.run.contracts import AHEAD_US, Request, TaskWork
 from muntin.run.files import LogFiles
 from muntin.schedule.pace import Measure, Pace
 from muntin.windows.ledger import grids_of
-from muntin.wire.messages import Limits, Parcel, Plan, pack
+from muntin.wire.messages import Departed, Parcel, Plan, pack
+from muntin.wire.parcels import NOT_KNOWN, OUTDATED, joined, outdated
 
 TURN_BYTES = 16 << 20  # that are read at once, at most
 POLL_SECONDS = 0.1  # after which there is another look at logs
@@ -49,7 +55,6 @@ _SILENT_REST = 0.25  # between looks at a log that is silent
 _AFTER_PANE = 0.02  # when a record that follows it is likely to be there
 _MOST_REST = 1.0
 _STATE_LOST = "its agent has lost where it had come"
-_NOT_KNOWN = "its agent had read on before it knew of the job"
 
 Horizon = Mapping[str, int]  # by axis, the position before which panes are over
 
@@ -110,23 +115,31 @@ class StreamReader:
         self._unreadable: tuple[Loss, ...] = ()
         self._read_at = 0.0
         self._looked_at = 0.0  # at all files, as nobody seemed to write
+        self._released_at = 0.0  # memory, for others to have it
         self._unread_bytes = 0
         self._speed = Speed()
         self._pace = Pace(Measure(0.0))
         self._measured: _Measured | None = None  # since all turns had something left to read
         self._begins = dict(point.begins)
         self._orders: Orders | None = None
-        self._limits: Mapping[str, Limits] = {}
+        self._departed: Mapping[str, Departed] = {}
         self._over: Horizon = {}  # how far panes were over at the last cut
+        self._held: dict[str, tuple[Table, TableVersion]] = {}  # results that were sent, by path
+        self._joined = dict(point.joined)
         self.plan = plan
         known = self._shapes
         for id_ in point.blocks.keys() & known.keys():  # jobs may have gone while nobody was here
+            ends = [at for at, _ in outdated(known[id_], self._joined)]
             for data, since in point.blocks[id_]:
                 block = Block.decode(data, f"open panes of {id_}")
                 rows = block.table()
                 if since is not None:
                     rows = rows.filter(pc.greater_equal(rows.column("pane"), since))
-                self._add(id_, regrid(rows, block.pane, known[id_].pane))
+                rows = regrid(rows, block.pane, known[id_].pane)
+                if ends:
+                    rows = rows.filter(pc.less(rows["pane"], min(ends) // known[id_].pane))
+                self._add(id_, rows)
+        self._learn(plan, known.keys())
 
     @property
     def is_full(self) -> bool:
@@ -149,7 +162,7 @@ class StreamReader:
         if orders.plan.digest != self.plan.digest:
             self.install(orders.plan)
         self._log.forget(orders.known.final)
-        self.limit(orders.limits)
+        self.let_go(orders.departed)
         if orders.wanted:
             self.flush(orders.wanted)
         self._orders = orders
@@ -159,22 +172,70 @@ class StreamReader:
 
         New ones begin with the next pane: what was read is not read again for them.
         """
+        shapes = self._shapes
+        if plan.meaning == self.plan.meaning and not any(self._late_for(plan, shapes)):
+            self.plan = plan
+            self._learn(plan, shapes)
+            return
         self._cut(None)
-        new = [r.shape for r in plan.recipes if r.shape.id not in self._shapes]
+        new = [r.shape for r in plan.recipes if r.shape.id not in shapes]
         self.plan = plan
+        self._learn(plan, shapes)
+        self._begins = {id_: at for id_, at in self._begins.items() if id_ in self._shapes}
         for name, source in self.sources.items():
-            begins, unmade = _begun_behind(new, source.counted, plan.slack_us, _NOT_KNOWN)
+            begins, unmade = _begun_behind(new, source.counted, plan.slack_us, NOT_KNOWN)
             self._begins |= begins
+            # How far the pipeline had read when it began with them is not known here.
+            unmade = tuple(each._replace(lower=NEVER) for each in unmade)
             if unmade:
                 self._take({}, [Reading(name, unmade=unmade)], source.heard_at or 0.0)
 
-    def limit(self, limits: Mapping[str, Limits]) -> None:
+    def _late_for(
+        self, plan: Plan, known: Collection[str]
+    ) -> Iterator[tuple[str, Shape, int, int, str]]:
+        """What was read behind where results begin to be joined that come only now.
+
+        Of shapes that were known: the source, the shape, from where to where, and whose results.
+        """
+        for shape in (recipe.shape for recipe in plan.recipes if recipe.shape.id in known):
+            for since, job in outdated(shape, self._joined):
+                for name, source in self.sources.items():
+                    at = source.counted.get(shape.axis.column)
+                    if at is not None and at >= since:
+                        yield name, shape, since, (at // shape.pane + 1) * shape.pane, job
+
+    def _learn(self, plan: Plan, known: Collection[str]) -> None:
+        """Takes the results that records are joined with from now on.
+
+        Panes that some records have been joined with others for are not made.
+        """
+        for name, shape, since, end, job in list(self._late_for(plan, known)):
+            self._begins[shape.id] = max(end, self._begins.get(shape.id, end))
+            lower = min(since, end - shape.pane - (plan.slack_us or 0))
+            why = OUTDATED.format(job=job)
+            unmade = (Unmade(shape.id, lower, end, State.LOST, why),)
+            self._take({}, [Reading(name, unmade=unmade)], self.sources[name].heard_at or 0.0)
+        self._joined = joined({recipe.shape.id: recipe.shape for recipe in plan.recipes})
+        before, self._held = self._held, {}
+        for join in (join for recipe in plan.recipes for join in recipe.shape.joins):
+            for version in join.table.versions:
+                if version.path is not None and version.path in plan.rows:
+                    rows = decode(plan.rows[version.path], f"rows of {join.table.name}")
+                    hold(join.table, version, rows)
+                    self._held[version.path] = join.table, version
+        for path in before.keys() - self._held.keys():
+            let_go(*before[path])
+
+    def let_go(self, departed: Mapping[str, Departed]) -> None:
         """Takes how far windows have left: what nobody needs any more is dropped at once."""
-        self._limits = limits
+        self._departed = departed
+        # From where on a shape is made says nothing once that is before all that is needed.
+        begins = self._begins.items()
+        self._begins = {id_: at for id_, at in begins if at > _needed_from(departed, id_)}
         shapes = self._shapes
         for id_, panes in list(self._open.items()):
-            needs = limits.get(id_, Limits()).needs
-            if needs is not None and kind_of(shapes[id_]).has_panes:
+            needs = _needed_from(departed, id_)
+            if needs > NEVER and kind_of(shapes[id_]).has_panes:
                 before = needs // shapes[id_].pane
                 panes.take(before)
                 self._changes.leave(id_, before)
@@ -237,6 +298,9 @@ class StreamReader:
             self._cut(None)
         if thorough and not self._unread and not self._is_open:
             self._seen_at = now
+            if self._read_at > self._released_at:
+                pa.default_memory_pool().release_unused()
+                self._released_at = now
         return batch.work is not None
 
     def rest(self, now: float) -> float:
@@ -299,14 +363,14 @@ class StreamReader:
     def _recipes(self) -> list[Recipe]:
         limited = []
         for recipe in self.plan.recipes:
-            limits = self._limits.get(recipe.shape.id, Limits())
+            departed = self._departed.get(recipe.shape.id, Departed())
             begins = self._begins.get(recipe.shape.id)
             # A job that has stopped may go on behind what was read here, and then needs it all.
             limited.append(
                 replace(
                     recipe,
-                    over=limits.over,
-                    needs=_later(limits.needs, begins),
+                    over=departed.over,
+                    needs=_later(departed.needs, begins),
                     until=None,
                 )
             )
@@ -407,6 +471,7 @@ class StreamReader:
             tuple(replace(reading, sequence=number) for reading in shipped.values()),
             {id_: self._block(id_, rows, number, records).encode() for id_, rows in blocks.items()},
             grids_of(self._shapes),
+            self._joined,
         )
         for id_, pane in before.items():
             self._changes.leave(id_, pane)
@@ -437,6 +502,7 @@ class StreamReader:
             grids_of(self._shapes),
             whole,
             {} if whole else self._changes.left,
+            self._joined,
         )
 
 
@@ -473,6 +539,12 @@ def _over_before(shape: Shape, horizon: Horizon | None) -> int | None:
         return None
     at = horizon.get(shape.axis.column)
     return NEVER if at is None else at // shape.pane
+
+
+def _needed_from(departed: Mapping[str, Departed], id_: str) -> int:
+    """The position before which nobody needs anything of a shape."""
+    needs = departed.get(id_, Departed()).needs
+    return NEVER if needs is None else needs
 
 
 def _later(one: int | None, other: int | None) -> int | None:

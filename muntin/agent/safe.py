@@ -61,6 +61,8 @@ class SafePoint:
     grids: Mapping[str, Grid] = field(default_factory=dict)  # that shapes had
     whole: bool = True
     left: Mapping[str, int | None] = field(default_factory=dict)
+    joined: Mapping[str, int] = field(default_factory=dict)
+    """By table that records are joined with: the last version that was known."""
 
     def after(self, before: SafePoint) -> SafePoint:
         """This point as a whole; the one before it is."""

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from muntin.errors import InputError
 from muntin.logs.patterns import PathPattern
-from muntin.model import Stream
+from muntin.model.streams import Stream
 from muntin.units import parse_duration
 from muntin.wire.process import room
 
@@ -73,6 +73,11 @@ class AgentSettings:
         """What is said of a stream, in the words of SQL."""
         return dict(self.require(stream).clauses)
 
+    def slack_us(self, stream: str) -> int | None:
+        """The slack of a stream; None if nothing is said of it."""
+        told = self.require(stream).clauses.get("SLACK")
+        return None if told is None else parse_duration(told)
+
     def require(self, stream: str) -> StreamSettings:
         """What is said of a stream; refuses one of which nothing is."""
         if stream not in self.streams:
@@ -103,6 +108,8 @@ def read_settings(
 
 
 def _stream(path: Path, stream: str, table: object) -> StreamSettings:
+    if "/" in stream:
+        raise InputError(f"{path}: '{stream}' is no name of a stream here, as a file is named so")
     told = dict(table) if isinstance(table, dict) else {}
     for name in told.keys() - {"paths", *_CLAUSES}:
         known = ", ".join(("paths", *_CLAUSES))
@@ -127,6 +134,8 @@ def _require_clauses(where: str, told: Mapping[str, str]) -> None:
     if not kind or kind[0].lower() not in _FORMATS:
         known = ", ".join(_FORMATS)
         raise InputError(f"{where.format('format')} is '{told['format']}'; known are {known}")
+    if not told.get("timestamp", "t").strip():
+        raise InputError(f"{where.format('timestamp')} is empty; name the column of the time")
     try:
         parse_duration(told.get("slack", "0 SECONDS"))
     except ValueError as error:

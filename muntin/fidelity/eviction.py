@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from muntin.fidelity.score import C2, Board, Cells, Only, Reason, State, is_counted
 from muntin.fidelity.scoreboard import Moment
-from muntin.model import Bounds, Form
+from muntin.model.jobs import Bounds, Form
 
 
 @dataclass(frozen=True)

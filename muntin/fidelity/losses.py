@@ -8,12 +8,12 @@ pane that may have lost something is in it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from muntin.fidelity.score import EVER, NEVER, Gap, State
-from muntin.model import TIME
+from muntin.model.records import TIME
 
 
 class Unmade(NamedTuple):
@@ -30,6 +30,19 @@ class Unmade(NamedTuple):
 
     def gap(self, pane: int) -> Gap:
         return Gap(self.lower // pane, -(-self.upper // pane), self.state, self.what)
+
+
+def joined(unmade: Iterable[Unmade]) -> tuple[Unmade, ...]:
+    """The same with as few intervals as can be."""
+    kept: list[Unmade] = []
+    for each in sorted(unmade, key=lambda u: (u.shape, u.state, u.what, u.lower)):
+        last = kept[-1] if kept else each
+        whole = each._replace(lower=last.lower, upper=max(last.upper, each.upper))
+        if kept and each.lower <= last.upper and last._replace(upper=whole.upper) == whole:
+            kept[-1] = whole
+        else:
+            kept.append(each)
+    return tuple(kept)
 
 
 @dataclass(frozen=True)

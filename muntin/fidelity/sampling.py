@@ -9,7 +9,7 @@ from hashlib import blake2b
 import numpy as np
 from numpy.typing import NDArray
 
-from muntin.model import Sample
+from muntin.model.shapes import Sample
 
 Panes = NDArray[np.int64]
 Mask = NDArray[np.bool_]

@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from muntin.fidelity.sampling import sampled_of
-from muntin.model import Sample
+from muntin.model.shapes import Sample
 from muntin.units import percent
 
 Cells = NDArray[np.uint8]  # a State for each source and pane
@@ -33,7 +33,7 @@ class State(IntEnum):
 
     MERGED = 0
     SKIPPED = 1  # not in the sample
-    SHED = 2  # dropped by its source, which had too much to do
+    SHED = 2  # dropped by its source, or by the pipeline, which had too much to do
     CANCELLED = 3  # dropped, as every window that holds it had left
     DEAD = 4  # its source gives no sign of life
     LEAPT = 5  # its source is far behind the others, which are not made to wait
@@ -51,6 +51,17 @@ _WORDS = (
 )  # fmt: skip
 
 
+def word(state: State) -> str:
+    """What a state is called where something is missing."""
+    return _WORDS[state]
+
+
+def state_of(why: str) -> tuple[State, str]:
+    """The state that the reason of something missing names, and what there is to say of it."""
+    word, _, what = why.partition(": ")
+    return State(_WORDS.index(word)), what
+
+
 @dataclass(frozen=True)
 class Only:
     """What of a window its result is made of, where that is not everything that was read."""
@@ -58,14 +69,15 @@ class Only:
     panes: tuple[int, ...] | None = None
     sources: tuple[str, ...] | None = None
     settled: bool = False  # whether what is left out was settled before it was read
+    state: State = State.CANCELLED  # of what is left out
 
     def narrowed(self, cells: Cells, start: int, names: Sequence[str]) -> Cells:
-        """What was merged and is left out of the result counts as cancelled."""
+        """What was merged and is left out of the result counts as cancelled, or as it is said."""
         gone = cells == State.MERGED
         if self.settled:
             gone |= cells == State.AWAITED
         inside = self.inside(cells, start, names)
-        return np.where(~inside & gone, np.uint8(State.CANCELLED), cells)
+        return np.where(~inside & gone, np.uint8(self.state), cells)
 
     def inside(self, cells: Cells, start: int, names: Sequence[str]) -> Mask:
         inside = np.ones(cells.shape, bool)
@@ -84,6 +96,8 @@ class Reason(StrEnum):
     DEADLINE = "deadline"
     FIDELITY = "fidelity"
     EXHAUSTED = "exhausted"  # nothing more can come, or not enough
+    SHED = "shed"  # its job takes too long to be answered in time: it has no rows
+    OPEN = "open"  # it has not: its rows so far are shown, as they have changed
 
 
 class Gap(NamedTuple):
@@ -146,6 +160,14 @@ class Board:
             mine = late.setdefault(source, {})
             mine |= {pane: max(mark, mine.get(pane, mark)) for pane, mark in panes.items()}
         return Board(tracks, self.sample or other.sample, late)
+
+    def emptied(self, before: int, why: str) -> Board:
+        """The same, with all panes before one cancelled."""
+        gap = Gap(NEVER, before, State.CANCELLED, why)
+        tracks = {
+            n: replace(t, never=tuple(sorted([*t.never, gap]))) for n, t in self.tracks.items()
+        }
+        return replace(self, tracks=tracks)
 
     @cached_property
     def sources(self) -> tuple[str, ...]:
@@ -341,6 +363,12 @@ class C2:
     @property
     def names(self) -> Sequence[str]:
         return self.board.sources
+
+    def shed(self) -> C2:
+        """The score if the window is not answered, of which nothing is there then."""
+        only = Only(panes=(), settled=True, state=State.SHED)
+        cells = self.board.cells(self.start, self.end)
+        return self.board.scored(cells, self.start, Reason.SHED, only)
 
     def __str__(self) -> str:
         return f"{percent(self.area)} {self.reason}"

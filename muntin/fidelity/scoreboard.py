@@ -20,7 +20,9 @@ from dataclasses import dataclass, field, replace
 from muntin.fidelity.losses import Loss, Unmade
 from muntin.fidelity.score import EVER, NEVER, Board, Gap, State, Track
 from muntin.fidelity.stream_time import NO_DOUBT, STEP_US, Doubt, after
-from muntin.model import TIME, Sample, Stream
+from muntin.model.records import TIME
+from muntin.model.shapes import Sample
+from muntin.model.streams import Stream
 
 FAR_BEHIND = 2  # panes
 
@@ -40,6 +42,7 @@ class Source:
     doubt: Doubt = NO_DOUBT  # records that do not count for how far it has come
     moved_at: float | None = None  # when it had come so far, at the latest; None after a restart
     unmade: tuple[Unmade, ...] = ()
+    answered_at: float = 0.0  # when its agent last did so, if it has one
 
     def __post_init__(self) -> None:
         self.reached, self.first = dict(self.reached), dict(self.first)
@@ -118,13 +121,13 @@ class Scoreboard:
         stream: Stream,
         sources: dict[str, Source],
         follow: bool,
-        slack_us: int | None,
         idle_seconds: float,
     ) -> None:
         self.sources = sources
+        self._stream = stream
         self._declared = stream.sources
         self._follow = follow
-        self._slack_us = slack_us
+        self._slacks = [member.slack(follow) for member in stream.members or (stream,)]
         self._idle_seconds = idle_seconds
         self._since: float | None = None  # the first look at the clock
         self._unreadable: Mapping[str, Sequence[Loss]] = {}
@@ -138,7 +141,7 @@ class Scoreboard:
         """The loss with its bounds, as far as they can be told."""
         source = self.sources.get(loss.source, Source())
         lower = source.first.get(TIME.column, NEVER) if loss.lower is None else loss.lower
-        lower = max(NEVER, lower - (self._slack_us or 0))
+        lower = max(NEVER, lower - (self._slack(loss.source, TIME.column) or 0))
         upper = loss.upper if loss.upper > lower else EVER  # times of the file tell nothing
         others = {axis: at for axis, at in source.reached.items() if axis != TIME.column}
         return replace(loss, lower=lower, upper=upper, reached=others)
@@ -148,7 +151,7 @@ class Scoreboard:
 
         What was lost of that log before is from before that time, or a slack later.
         """
-        source, end = self.sources[name], at + (self._slack_us or 0) + 1
+        source, end = self.sources[name], at + (self._slack(name, TIME.column) or 0) + 1
         source.lost = tuple(
             replace(loss, upper=min(loss.upper, end)) if _is_before(loss, log, at) else loss
             for loss in source.lost
@@ -171,6 +174,8 @@ class Scoreboard:
             for name, losses in (unreadable or {}).items()
         }
         for name, source in self.sources.items():
+            if self._of_job(name):
+                continue  # it has no files
             changed_at = touched.get(name, 0.0)
             if name in read:
                 source.wrote_at = changed_at
@@ -210,8 +215,7 @@ class Scoreboard:
         """The position before which no record is awaited, or None while that is unknown."""
         if at.final:
             return EVER
-        slack = self._slack(axis)
-        if slack is None:
+        if axis == TIME.column and None in self._slacks:
             return None
         sources = self.sources
         if any(name not in sources or axis not in sources[name].reached for name in at.behind):
@@ -219,9 +223,10 @@ class Scoreboard:
         if any(name not in sources and self._is_awaited(name, at) for name in self._declared):
             return None
         known = [n for n, source in sources.items() if axis in source.reached]
-        holding = [self._passed(n, axis, at) for n in known if self._is_awaited(n, at)]
+        awaited = (n for n in known if self._is_awaited(n, at))
+        holding = [self._passed(n, axis, at) - (self._slack(n, axis) or 0) for n in awaited]
         if holding:
-            return min(holding) - slack
+            return min(holding)
         if not self._follow or not known:
             return None
         if axis == TIME.column:
@@ -287,7 +292,7 @@ class Scoreboard:
         if source.ended:
             last = self._believed(name, axis, at) // pane
             until = max([last + 1, *(gap.upper for gap in gaps)])
-        slack = self._slack(axis)
+        slack = self._slack(name, axis)
         if at.final or (not self._follow and name not in at.behind and slack is not None):
             whole = EVER
         elif source.ended:
@@ -325,6 +330,8 @@ class Scoreboard:
             return name in self._declared and self._is_recent(self._since, at)
         if source.ended:
             return False
+        if self._of_job(name):
+            return True  # it is not dead because its windows are long
         return self._is_recent(source.heard_at, at) or self._is_recent(source.touched_at, at)
 
     def _is_recent(self, when: float | None, at: Moment) -> bool:
@@ -361,8 +368,14 @@ class Scoreboard:
         ahead = (time for span in source.doubt.spans for time in (span.low, span.high))
         return max([reached, *(time for time in ahead if time <= limit)])
 
-    def _slack(self, axis: str) -> int | None:
-        return self._slack_us if axis == TIME.column else 0
+    def _of_job(self, name: str) -> bool:
+        """Whether it is a source of another job, whose results are read."""
+        return self._stream.of_source(name).job is not None
+
+    def _slack(self, name: str, axis: str) -> int | None:
+        if axis != TIME.column:
+            return 0
+        return self._stream.of_source(name).slack(self._follow)
 
 
 def _is_before(loss: Loss, log: str, at: int) -> bool:

@@ -19,7 +19,7 @@ from muntin.fidelity.score import EVER
 from muntin.windows.spec import WindowSpec
 
 FIRST_LOOK = 0.3  # of a pane that is read before anybody says how long it takes
-SHIPPING_US = 200_000  # from when a pane is done to when its windows can be made of it
+SHIPPING_US = 200_000  # of a pane that is done at an agent
 _RECENT = 0.8  # the weight of the newest measurement
 _PANES = 10_000  # that are looked at for one that will be in time
 
@@ -50,11 +50,17 @@ def _moved(known: float | None, now: float) -> float:
 
 @dataclass(frozen=True)
 class Backlog:
-    """Bytes of the times from `at` to `now`, in microseconds, that are to be read."""
+    """Bytes of the times from `at` to `now`, in microseconds, that are to be read.
+
+    From when a pane is done to when windows are made of it, `shipping` passes. A pane is done when
+    what is read is a `slack` behind its end, and records of it begin a slack before it.
+    """
 
     at: int
     now: int
     bytes: int
+    shipping: int = SHIPPING_US
+    slack: int = 0
 
     def load(self, seconds: float) -> float:
         """How long it takes to read a second of time, if a byte takes so long."""
@@ -87,11 +93,14 @@ class Wanted:
 
     def is_late(self, backlog: Backlog, seconds: float) -> bool:
         """Whether the pane at hand will be done when it is of no use any more."""
-        start = backlog.at // self.pane * self.pane
-        if backlog.at - start < FIRST_LOOK * self.pane:
+        whole = backlog.at - backlog.slack
+        start = whole // self.pane * self.pane
+        if backlog.now + backlog.shipping > self.until(start):
+            return True
+        if whole - start < FIRST_LOOK * self.pane:
             return False
-        done = backlog.now + (start + self.pane - backlog.at) * backlog.load(seconds)
-        return done + SHIPPING_US > self.until(start)
+        done = backlog.now + (start + self.pane - whole) * backlog.load(seconds)
+        return done + backlog.shipping > self.until(start)
 
     def next(self, backlog: Backlog, seconds: float, others: float) -> int:
         """The start of the next pane that will be done in time; EVER if there is none near.
@@ -102,12 +111,13 @@ class Wanted:
         if rest >= 1:
             return EVER
         longest = max(use.within + use.windows.range for use in self.uses)
-        soonest = backlog.now + SHIPPING_US - backlog.at * rest + self.pane * whole - longest
+        takes = (self.pane + 2 * backlog.slack) * whole
+        soonest = backlog.now + backlog.shipping - backlog.at * rest + takes - longest
         first = max(backlog.at + 1, int(soonest / (1 - rest)))
         first = -(-first // self.pane) * self.pane
         for start in range(first, first + _PANES * self.pane, self.pane):
-            done = backlog.now + (start - backlog.at) * rest + self.pane * whole
-            if done + SHIPPING_US <= self.until(start):
+            done = backlog.now + (start - backlog.at) * rest + takes
+            if done + backlog.shipping <= self.until(start):
                 return start
         return EVER
 

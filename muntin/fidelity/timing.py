@@ -22,6 +22,10 @@ class Timing:
     misses: int = 0
     within_us: int | None = None  # the bound they had last
     lags: dict[int, int] = field(default_factory=dict)  # bucket -> windows
+    shed: int = 0  # windows of these that were not answered
+    seconds: float = 0.0  # that answering took
+    thinned: int = 0  # windows of these that lack panes which were shed
+    computing: float = 0.0  # seconds that its records took, where jobs share them its part
 
     def add(self, area: float, lag_us: int | None, within_us: int | None) -> None:
         """Takes a window, with its lag where that is of interest."""
@@ -33,6 +37,12 @@ class Timing:
         bucket = max(0, math.ceil(math.log(max(1, lag_us) / _LEAST_US) / _WIDTH))
         self.lags[bucket] = self.lags.get(bucket, 0) + 1
         self.misses += within_us is not None and lag_us > within_us
+
+    @property
+    def mean_seconds(self) -> float | None:
+        """What answering a window took, of those that were answered."""
+        answered = self.windows - self.shed
+        return self.seconds / answered if answered else None
 
     @property
     def mean_area(self) -> float:

@@ -9,9 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from muntin.kernel import lists, sketches
-from muntin.kernel.expander import Call, Expander, both, filtered, values
+from muntin.kernel.canonical import is_respelled, restored_sql, spelling_sql
+from muntin.kernel.expander import Call, Expander, PartOf, both, compared, filtered, values
 from muntin.kernel.statistics import OF_TWO, STATISTICS
-from muntin.model import SHARE, Merge
+from muntin.model.records import SHARE
+from muntin.model.shapes import Merge
 
 
 def expand(to: Expander, call: Call) -> str:
@@ -59,14 +61,15 @@ def _count_if(to: Expander, call: Call) -> str:
 
 def _sum(to: Expander, call: Call) -> str:
     (x,) = call.args
-    if call.distinct:
-        return to.finish("sum(sub)", values(to, call))
-    name = to.cell(filtered(f"sum({x})", call.where), Merge.SUM)
     # DuckDB sums integers as HUGEINT. Outputs narrow that to BIGINT, which the sum of wider
     # integers is likely not to fit: those stay DECIMAL(38,0), as in the block.
-    kind = to.type_of(f"sum({x})", True)
-    narrow = kind == "HUGEINT" and to.type_of(x) not in ("HUGEINT", "UBIGINT")
-    return to.finish(f"CAST({name} AS HUGEINT)" if narrow else name)
+    whole = to.type_of(f"sum({x})", True) == "HUGEINT"
+    kind = "DECIMAL(38,0)" if to.type_of(x) in ("HUGEINT", "UBIGINT") else "HUGEINT"
+    part = values(to, call) if call.distinct else None
+    name = "sum(sub)"
+    if part is None:
+        name = to.cell(filtered(f"sum({x})", call.where), Merge.SUM)
+    return to.finish(f"CAST({name} AS {kind})" if whole else name, part)
 
 
 def _avg(to: Expander, call: Call) -> str:
@@ -80,7 +83,14 @@ def _avg(to: Expander, call: Call) -> str:
 
 def _extreme(merge: Merge) -> Callable[[Expander, Call], str]:
     def expand(to: Expander, call: Call) -> str:
-        return to.finish(to.cell(filtered(f"{merge}({call.args[0]})", call.where), merge))
+        (x,) = call.args
+        kind = to.type_of(x)
+        if is_respelled(kind):  # of those that are equal, the smallest or largest spelling
+            known = both(f"{x} IS NOT NULL", call.where)
+            pair = f"{{'t': {compared(to, x)}, 'v': {spelling_sql(x, kind)}}}"
+            cell = to.cell(filtered(f"{merge}({pair})", known), merge)
+            return to.finish(restored_sql(f"{cell}.v", kind))
+        return to.finish(to.cell(filtered(f"{merge}({x})", call.where), merge))
 
     return expand
 
@@ -100,7 +110,7 @@ def _at_extreme(
         else:
             there = None if unknown else f"{value} IS NOT NULL"
             known = both(f"{call.args[by]} IS NOT NULL", there, call.where)
-            pair = f"{{'t': {call.args[by]}, 'v': {value}}}"
+            pair = f"{{'t': {compared(to, call.args[by])}, 'v': {value}}}"
         name = to.cell(filtered(f"{merge}({pair})", known), merge)
         return to.finish(f"{name}.v")
 
@@ -115,7 +125,7 @@ def _quantile_cont(to: Expander, call: Call) -> str:
     return _quantiles(to, call, _cont_sql)
 
 
-def _cont_sql(to: Expander, x: str, q: str) -> str:
+def _cont_sql(to: Expander, x: str, q: str, _part: PartOf) -> str:
     """The value at a share of all values, between the two next to it."""
     rank = f"((any_value(total) - 1) * {q})"
     low, high = (f"min(sub) FILTER (WHERE upto > floor((total - 1) * {q}))",
@@ -129,32 +139,32 @@ def _cont_sql(to: Expander, x: str, q: str) -> str:
 
 
 def _quantile_disc(to: Expander, call: Call) -> str:
-    return _quantiles(to, call, lambda _to, _x, q: _at_rank_sql(q))
+    return _quantiles(to, call, lambda _to, _x, q, part: _at_rank_sql(q, part.least))
 
 
-def _quantiles(to: Expander, call: Call, at: Callable[[Expander, str, str], str]) -> str:
+def _quantiles(to: Expander, call: Call, at: Callable[[Expander, str, str, PartOf], str]) -> str:
     """One quantile, or a list of them."""
     x, *shares = call.args
     part = values(to, Call(call.name, (x,), where=call.where), ranked=True)
-    found = [at(to, x, q) for q in shares]
+    found = [at(to, x, q, part) for q in shares]
     return to.finish(f"[{', '.join(found)}]" if call.many else found[0], part)
 
 
-def _at_rank_sql(q: str) -> str:
+def _at_rank_sql(q: str, least: str = "min(sub)") -> str:
     """The smallest value that at least the share `q` of all values does not exceed."""
-    return f"min(sub) FILTER (WHERE upto >= greatest(1, total - floor(total - total * {q})))"
+    return f"{least} FILTER (WHERE upto >= greatest(1, total - floor(total - total * {q})))"
 
 
 def _mode(to: Expander, call: Call) -> str:
     part = values(to, call)
     count = to.cell("count(*)", Merge.SUM, part)
-    return to.finish(f"first(sub ORDER BY {count} DESC, sub)", part)
+    return to.finish(f"first({part.shown} ORDER BY {count} DESC, sub)", part)
 
 
 def _histogram(to: Expander, call: Call) -> str:
     part = values(to, call)
     count = to.cell("count(*)", Merge.SUM, part)
-    return to.finish(f"map(list(sub ORDER BY sub), list({count} ORDER BY sub))", part)
+    return to.finish(f"map(list({part.shown} ORDER BY sub), list({count} ORDER BY sub))", part)
 
 
 def _entropy(to: Expander, call: Call) -> str:

@@ -6,6 +6,7 @@ which of them it does not take.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
@@ -92,6 +93,11 @@ class Groups:
     def rows(self, part: range) -> pa.Table:
         start, stop = int(self.bounds[part.start]), int(self.bounds[part.stop])
         return self.table.slice(start, stop - start)
+
+
+def unquoted(sql: str) -> str:
+    """An expression as people write it: plain names need no quotes."""
+    return re.sub(r'"(?:__j\d+_)?([A-Za-z_]\w*)"', r"\1", sql)
 
 
 def values_text(row: pa.Table, labels: Mapping[str, str]) -> str:

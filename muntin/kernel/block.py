@@ -32,8 +32,11 @@ _MAGIC = b"MNTN"
 _HEADER = struct.Struct("<4sHQI")
 _FIELDS = struct.Struct("<4sHII")
 _STEPS = 64  # by which a block tells where its rows are
+_ONE_STEP = 2048  # rows that are unpacked together in any case
 # One thread, as everywhere: tasks are the unit of parallelism, and there is one a core.
 _WRITE = pa.ipc.IpcWriteOptions(compression="lz4", use_threads=False)
+_WRITE_PLAIN = pa.ipc.IpcWriteOptions(use_threads=False)
+_WORTH_PACKING = 16_384  # bytes; of fewer, packing takes longer than all else
 _READ = pa.ipc.IpcReadOptions(use_threads=False)
 
 
@@ -162,7 +165,8 @@ def _block(told: dict[str, Any], data: bytes) -> tuple[Block, int]:
 def encode(table: pa.Table) -> bytes:
     """Rows as bytes, behind a header with their length and checksum."""
     sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, table.schema, options=_WRITE) as writer:
+    options = _WRITE if table.nbytes >= _WORTH_PACKING else _WRITE_PLAIN
+    with pa.ipc.new_stream(sink, table.schema, options=options) as writer:
         writer.write_table(table)
     payload: bytes = sink.getvalue().to_pybytes()
     return _HEADER.pack(_MAGIC, VERSION, len(payload), zlib.crc32(payload)) + payload
@@ -199,12 +203,17 @@ def _require(data: bytes, size: int, name: str) -> None:
 
 def steps_of(table: pa.Table) -> tuple[tuple[int, int], ...]:
     """Where the rows of a table are, in at most so many steps."""
-    panes = np.sort(table.column("pane").to_numpy())
-    steps: dict[int, int] = {}
-    for step in np.array_split(panes, _STEPS):
-        if len(step):
-            steps[int(step[-1])] = steps.get(int(step[-1]), 0) + len(step)
-    return tuple(steps.items())
+    panes = table.column("pane").to_numpy()
+    if not len(panes):
+        return ()
+    if len(panes) <= _ONE_STEP:
+        return ((int(panes.max()), len(panes)),)
+    panes = np.sort(panes)
+    ends = np.unique(np.arange(1, _STEPS + 1) * len(panes) // _STEPS)
+    upto, first = np.unique(panes[ends[ends > 0] - 1], return_index=True)
+    last = np.append(first[1:], len(ends[ends > 0])) - 1  # the last step that ends in each pane
+    rows = np.diff(ends[ends > 0][last], prepend=0)
+    return tuple(zip(upto.tolist(), rows.tolist(), strict=True))
 
 
 def regrid(table: pa.Table, from_pane: int, to_pane: int) -> pa.Table:

@@ -21,7 +21,7 @@ from muntin.fidelity.stream_time import (
     joined,
     settled,
 )
-from muntin.model import NOWHERE, TIME, Axis
+from muntin.model.records import NOWHERE, TIME, Axis
 
 Positions = NDArray[np.int64]
 _NONE = NOWHERE

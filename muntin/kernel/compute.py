@@ -26,10 +26,13 @@ from muntin.fidelity.shedding import Use
 from muntin.kernel.clocks import Clocks, Positions
 from muntin.kernel.kinds import kind_of
 from muntin.kernel.kinds.kind import Given
-from muntin.kernel.reading import Cost, Reading, added_up
+from muntin.kernel.reading import Cost, File, Reading, added_up
 from muntin.kernel.refusals import Refused, compute_apart
 from muntin.kernel.statements import Windows
-from muntin.model import MARK, NOWHERE, ORIGIN, SIZE, TIME, UNTIL, Axis, Fault, Shape, Tally
+from muntin.kernel.together import WORTH_SHARING, Asked, Pass, is_shared
+from muntin.model.counts import Fault, Tally
+from muntin.model.records import MARK, NOWHERE, ORIGIN, SIZE, TIME, UNTIL, Axis
+from muntin.model.shapes import Shape
 
 Mask = NDArray[np.bool_]
 MOST_PANES_TOUCHED = 100_000
@@ -67,6 +70,7 @@ class Segment:
     rows: int
     clocks: Clocks
     broken: Sequence[int] = ()
+    file: File | None = None
 
 
 def compute(
@@ -103,12 +107,20 @@ def compute_together(
     costs: dict[str, Cost] = {}
     faults: list[list[Fault]] = [[] for _ in segments]
     changed: list[dict[str, frozenset[int]]] = [{} for _ in segments]
-    late: list[dict[str, tuple[int, int]]] = [{} for _ in segments]
+    masks: dict[object, Mask] = {}
+    started = time.perf_counter()
+    shared = _shared(recipes, good, marked, courses, places, masks)
+    common = (time.perf_counter() - started) / max(1, len(shared))
     for recipe in recipes:
         shape, course = recipe.shape, courses[recipe.shape.axis.column]
+        if (found := shared.get(shape.id)) is not None:
+            if found.num_rows:
+                blocks[shape.id] = found
+            costs[shape.id] = Cost(good.num_rows, found.num_rows, common)
+            continue
         started = time.perf_counter()
         may_be_late = marked and shape.axis.is_time and shape.revise_us is None
-        used = _used(recipe, course, places)
+        used = _used(recipe, course, places, masks)
         rows = places.with_origin(good) if shape.by_source else good
         kind = kind_of(shape)
         over = None if kind.has_panes else recipe.over
@@ -120,8 +132,8 @@ def compute_together(
             mine = _chosen(rows, used, stretch)
             if not mine.num_rows:
                 continue
-            source, windows = segments[number].source, recipe.windows
-            given = Given(mine, source, windows, may_be_late, recipe.separate)
+            source, file = segments[number].source, segments[number].file
+            given = Given(mine, source, recipe.windows, may_be_late, recipe.separate, file)
             try:
                 outcome = kind.compute(given)
             except BadValueError:
@@ -140,9 +152,6 @@ def compute_together(
                     changed[number][shape.id] = frozenset(panes)
         if made:
             blocks[shape.id] = made[0] if len(made) == 1 else pa.concat_tables(made)
-        if not kind.has_panes:
-            for number, behind in course.too_late(recipe.over, places):
-                late[number][shape.id] = behind
         taken = time.perf_counter() - started
         size = sum(block.num_rows for block in made)
         costs[shape.id] = Cost(good.num_rows, size, taken) if used.any() else Cost()
@@ -164,7 +173,6 @@ def compute_together(
                 reached=segment.clocks.reached(),
                 doubt=segment.clocks.doubt,
                 costs={id_: places.share(cost, number) for id_, cost in costs.items()},
-                late=late[number],
                 faults=tuple(faults[number]),
                 changed=changed[number],
                 backwards=backwards,
@@ -174,16 +182,52 @@ def compute_together(
     return blocks, readings
 
 
-def _used(recipe: Recipe, course: _Course, places: _Places) -> Mask:
-    """Which records some window of the recipe will be made of, as far as is known now."""
+def _shared(
+    recipes: Sequence[Recipe],
+    good: pa.Table,
+    marked: bool,
+    courses: Mapping[str, _Course],
+    places: _Places,
+    masks: dict[object, Mask],
+) -> dict[str, pa.Table]:
+    """The blocks of shapes that have one pass in common, if they are enough to be worth it."""
+    some = [recipe for recipe in recipes if not recipe.separate and is_shared(recipe.shape)]
+    if len(some) < WORTH_SHARING or not good.num_rows:
+        return {}
+    shared = Pass(good, [recipe.shape for recipe in some], marked)
+    return shared.blocks(
+        [
+            Asked(r.shape, r.windows, _used(r, courses[r.shape.axis.column], places, masks))
+            for r in some
+            if r.shape.id in shared.shapes
+        ]
+    )
+
+
+def _used(recipe: Recipe, course: _Course, places: _Places, known: dict[object, Mask]) -> Mask:
+    """Which records some window of the recipe will be made of, as far as is known now.
+
+    Recipes that ask for the same have the same answer, which becomes `known`.
+    """
+    shape = recipe.shape
+    asked = (
+        shape.axis, shape.pane, shape.gap, shape.spans, shape.sample, kind_of(shape).has_panes,
+        recipe.until, recipe.needs, recipe.over, recipe.sources,
+    )  # fmt: skip
+    if asked not in known:
+        known[asked] = _used_anew(recipe, course, places)
+    return known[asked]
+
+
+def _used_anew(recipe: Recipe, course: _Course, places: _Places) -> Mask:
     shape, used = recipe.shape, np.ones(len(course.positions), bool)
     if recipe.until is not None:
         used &= course.positions < recipe.until
+    if shape.since is not None:
+        used &= course.positions >= shape.since
     if not kind_of(shape).has_panes:
-        # What is late may still tell a session that is open of itself.
-        over = None if recipe.over is None else recipe.over - (shape.gap or 0)
-        for first in (over, recipe.needs):
-            used &= course.positions >= (_NONE if first is None else first)
+        if recipe.needs is not None:
+            used &= course.positions >= recipe.needs
         return used
     if recipe.sources is not None:
         for number, rows in places.stretches(apart=True):
@@ -199,7 +243,7 @@ def _used(recipe: Recipe, course: _Course, places: _Places) -> Mask:
 
 
 def _marked(rows: pa.Table, course: _Course, over: int) -> pa.Table:
-    """The rows with marks by which all are late that lie before a position."""
+    """The rows with marks that are not before a position, up to which sessions have left."""
     marks = np.full(len(course.positions), over)
     if course.marks is None:
         return rows.append_column(MARK, pa.array(marks))
@@ -268,18 +312,6 @@ class _Course:
         there = np.where(self.positions == _NONE, _LAST, self.positions)
         lowest = np.minimum.reduceat(there, places.starts[full]).tolist()
         return {n: low for n, low in zip(full.tolist(), lowest, strict=True) if low != _LAST}
-
-    def too_late(self, over: int | None, places: _Places) -> Iterator[tuple[int, tuple[int, int]]]:
-        """How many records of a segment come too late for sessions, and how late at most."""
-        late = self.positions < (_NONE if over is None else over)
-        if self.marks is not None:
-            late |= self.marks > self.positions
-        for number, rows in places.stretches(apart=True) if late.any() else ():
-            inside = slice(rows.start, rows.stop)
-            mine = late[inside]
-            if mine.any():
-                behind = (self.times[inside] - self.positions[inside])[mine].max()
-                yield number, (int(mine.sum()), int(behind))
 
     def tallies(self, axis: str, size: int, places: _Places) -> Iterator[tuple[int, Tally]]:
         """The tallies of every segment, by its number."""
@@ -467,10 +499,13 @@ class _Places:
         return good
 
 
-def repeated_sources(segments: Sequence[Segment], counts: Iterable[int]) -> pa.Array:
-    """The source of every row, of as many rows of each segment."""
+def repeated_sources(
+    segments: Sequence[Segment], counts: Iterable[int], before: str = ""
+) -> pa.Array:
+    """The source of every row, of as many rows of each segment, less what is `before` its name."""
     numbers = np.repeat(np.arange(len(segments)), list(counts))
-    return pa.array([segment.source for segment in segments], pa.string()).take(pa.array(numbers))
+    names = [segment.source.removeprefix(before) for segment in segments]
+    return pa.array(names, pa.string()).take(pa.array(numbers))
 
 
 def _numbered(counts: Positions) -> Positions:

@@ -31,7 +31,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from muntin.kernel.block import rows_where
-from muntin.kernel.dense import NotDenseError, dense_windows
+from muntin.kernel.dense import NotDenseError, Top, dense_windows
 from muntin.kernel.engine import run
 from muntin.kernel.python.states import is_removable, merged, slide
 from muntin.kernel.statements import (
@@ -44,7 +44,7 @@ from muntin.kernel.statements import (
     row_names,
     spec_id,
 )
-from muntin.model import Merge, Shape
+from muntin.model.shapes import Merge, Shape
 from muntin.windows.sharing import Cover, Numbers, Tile, Tiles
 from muntin.windows.spec import WindowSpec
 
@@ -158,15 +158,18 @@ class Consolidation:
         again: bool,
         algorithm: Algorithm | None = None,
         ahead: bool = False,
+        top: Top | None = None,
     ) -> Relation:
         """The due windows of one kind; `again` says that larger windows may be made of them.
 
-        `ahead` says that others of the same kind will be due before long.
+        `ahead` says that others of the same kind will be due before long. Of rows that are not
+        among the `top` ones some may be left out.
         """
         algorithm = algorithm or algorithm_of(self.shape, spec, len(ends))
-        base = self._base(spec, ends, algorithm)
         again &= algorithm is not Algorithm.PANES
         ahead &= self._panes.num_rows >= WORTH_LOOKING_AHEAD
+        whole = again or ahead or self._others.num_rows
+        base = self._base(spec, ends, algorithm, None if whole else top)
         if again or ahead:
             table = self._cast(base.table())
             if again:
@@ -217,7 +220,9 @@ class Consolidation:
         kinds = [("w", pa.int64()), *(self.blocks.schema.field(name) for name in names)]
         return table.cast(pa.schema(kinds))
 
-    def _base(self, spec: WindowSpec, ends: Sequence[int], algorithm: Algorithm) -> Relation:
+    def _base(
+        self, spec: WindowSpec, ends: Sequence[int], algorithm: Algorithm, top: Top | None
+    ) -> Relation:
         doing = f"windows up to pane {ends[-1]}"
         if algorithm is Algorithm.SHARE:
             return self._shared(spec, ends, doing)
@@ -226,9 +231,8 @@ class Consolidation:
             return self._read(slide(self.shape, blocks, spec, ends), doing)
         if self.dense and algorithm in (Algorithm.REMOVE, Algorithm.STACKS):
             try:
-                windows = dense_windows(
-                    self.shape, blocks, spec, ends, exact=algorithm is Algorithm.REMOVE
-                )
+                exact = algorithm is Algorithm.REMOVE
+                windows = dense_windows(self.shape, blocks, spec, ends, exact, top)
             except NotDenseError:
                 pass  # the statement does it
             else:

@@ -1,4 +1,4 @@
-"""Sliding windows on a matrix of rows by panes, for cells that are numbers.
+"""Sliding windows on a matrix of panes by rows, for cells that are numbers.
 
 Much faster than the same in SQL where windows overlap a lot, because a running merge along the
 panes is one pass over an array, and a window is then the difference of two of its columns
@@ -8,6 +8,7 @@ panes and the beginning of the next). Both give what the statements of `consolid
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -18,8 +19,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from muntin.kernel.codes import compact, first_rows
 from muntin.kernel.statements import cells_of, row_names
-from muntin.model import Cell, Merge, Shape
+from muntin.model.shapes import Cell, Merge, Shape
 from muntin.windows.spec import WindowSpec
 
 Ints = NDArray[np.int64]
@@ -27,6 +29,7 @@ Array = NDArray[Any]  # of whole or of real numbers
 
 _CELLS_AT_ONCE = 4_000_000  # of one matrix; bounds memory, not answers
 _SPARSEST = 64  # cells of the matrix for each row of the block, at most
+_SPARSEST_TOP = 512  # the same where few rows of the matrix are taken out of it
 _WHOLE = ("BIGINT", "INTEGER", "SMALLINT", "TINYINT", "DECIMAL(38,0)", "TIMESTAMP")
 _REAL = ("DOUBLE", "FLOAT")
 
@@ -72,29 +75,46 @@ class _Grid:
         return cls(panes, first, cut, last, np.flatnonzero(np.r_[True, np.diff(numbers) != 0]))
 
 
+@dataclass(frozen=True)
+class Top:
+    """That only so many rows of a window are asked for, the first by one cell; ties stay."""
+
+    cell: str
+    limit: int
+    largest: bool
+
+
 def dense_windows(
-    shape: Shape, blocks: pa.Table, spec: WindowSpec, ends: Sequence[int], exact: bool
+    shape: Shape,
+    blocks: pa.Table,
+    spec: WindowSpec,
+    ends: Sequence[int],
+    exact: bool,
+    top: Top | None = None,
 ) -> pa.Table:
     """The due windows, as (w, part, keys, sub-keys, cells). `exact` sums may be removed again.
 
-    Raises NotDenseError where the statements have to do it.
+    With `top`, rows may be left out that are not among these. Raises NotDenseError where the
+    statements have to do it.
     """
     if not blocks.num_rows:
         raise NotDenseError
     numbers = [_numbers(blocks, cell) for cell in cells_of(shape)]
     codes, rows = _row_codes(blocks, row_names(shape))
     panes, at = np.unique(blocks.column("pane").to_numpy(), return_inverse=True)
-    if len(rows) * len(panes) > _SPARSEST * len(codes):
+    sparsest = _SPARSEST if top is None else _SPARSEST_TOP
+    if len(rows) * len(panes) > sparsest * len(codes):
         raise NotDenseError
     counts = _counts(shape, numbers)
     grid = _Grid.of(panes, spec, np.asarray(ends, np.int64))
     result = _Result(shape, rows, np.asarray(ends, np.int64), numbers)
+    first = None if top is None else _First(top, len(ends))
     order = np.argsort(codes, kind="stable")
     for low, high in _chunks(len(rows), max(len(panes), len(ends))):
         inside = order[np.searchsorted(codes[order], low) : np.searchsorted(codes[order], high)]
-        place = (codes[inside] - low) * len(panes) + at[inside]
-        matrix = _Matrix(grid, (high - low, len(panes)), place, exact)
-        result.add(low, matrix, inside, counts)
+        place = at[inside] * (high - low) + codes[inside] - low
+        matrix = _Matrix(grid, (len(panes), high - low), place, exact)
+        result.add(low, matrix, inside, counts, first)
     return result.table(blocks.schema)
 
 
@@ -106,35 +126,79 @@ class _Matrix:
         self._size = size
         self._place = place
         self._exact = exact
+        self._sums: dict[str, Array] = {}
 
-    def windows(self, values: Array, merge: Merge, identity: int | float) -> Array:
-        """What the values come to, a row for each row and a column for each window."""
+    def windows(
+        self,
+        name: str,
+        values: Array,
+        merge: Merge = Merge.SUM,
+        identity: int | float = 0,
+        at: tuple[Ints, Ints] | None = None,
+    ) -> Array:
+        """What the values come to, a row for each window and a column for each row of the block.
+
+        Or only `at` some places, told by window and row. Values of one name are the same.
+        """
+        if name in self._sums:
+            return self._differences(self._sums[name], at)
         flat = np.full(self._size[0] * self._size[1], identity, values.dtype)
         _MERGES[merge].at(flat, self._place, values)
         cells = flat.reshape(self._size)
         if merge is Merge.SUM and (self._exact or values.dtype == np.int64):
-            return self._differences(cells)
-        return self._joined(cells, _MERGES[merge], identity)
+            sums = np.zeros((self._size[0] + 1, self._size[1]), cells.dtype)
+            for pane, row in enumerate(cells):  # NumPy's own sums go down columns one by one
+                np.add(sums[pane], row, out=sums[pane + 1])
+            self._sums[name] = sums
+            return self._differences(sums, at)
+        windows = self._joined(cells, _MERGES[merge], identity)
+        return windows if at is None else windows[at]
 
-    def _differences(self, cells: Array) -> Array:
-        sums = np.zeros((self._size[0], self._size[1] + 1), cells.dtype)
-        np.cumsum(cells, axis=1, out=sums[:, 1:])
-        return sums[:, self._grid.last] - sums[:, self._grid.first]
+    def _differences(self, sums: Array, at: tuple[Ints, Ints] | None) -> Array:
+        if at is None:
+            return sums[self._grid.last] - sums[self._grid.first]
+        windows, rows = at
+        return sums[self._grid.last[windows], rows] - sums[self._grid.first[windows], rows]
 
     def _joined(self, cells: Array, merge: np.ufunc, identity: int | float) -> Array:
-        bounds = [*self._grid.stretches.tolist(), self._size[1]]
+        bounds = [*self._grid.stretches.tolist(), self._size[0]]
         forward, backward = np.empty_like(cells), np.empty_like(cells)
         for low, high in pairwise(bounds):
-            stretch = cells[:, low:high]
-            forward[:, low:high] = merge.accumulate(stretch, axis=1)
-            backward[:, low:high] = merge.accumulate(stretch[:, ::-1], axis=1)[:, ::-1]
+            stretch = cells[low:high]
+            forward[low:high] = merge.accumulate(stretch, axis=0)
+            backward[low:high] = merge.accumulate(stretch[::-1], axis=0)[::-1]
         grid = self._grid
-        ends = np.full((self._size[0], len(grid.first)), identity, cells.dtype)
+        ends = np.full((len(grid.first), self._size[1]), identity, cells.dtype)
         some = grid.first < grid.cut
-        ends[:, some] = backward[:, grid.first[some]]
+        ends[some] = backward[grid.first[some]]
         more = grid.last > grid.cut
-        ends[:, more] = merge(ends[:, more], forward[:, grid.last[more] - 1])
+        ends[more] = merge(ends[more], forward[grid.last[more] - 1])
         return ends
+
+
+class _First:
+    """Tells, chunk by chunk, which rows may be among the first of their window.
+
+    By window it keeps the worst value of as many rows as are asked for, which only gets better.
+    """
+
+    def __init__(self, top: Top, windows: int) -> None:
+        self.top = top
+        self._best = np.full((windows, top.limit), -np.inf)  # values, the worst first
+
+    def may_be(self, values: Array, known: NDArray[np.bool_]) -> NDArray[np.bool_]:
+        """Of values that are `known`, or else are behind all others."""
+        good = values.astype(np.float64) if self.top.largest else -values.astype(np.float64)
+        good[~known] = -np.inf
+        chosen: NDArray[np.bool_] = good >= self._best[:, :1]
+        better = np.flatnonzero((good > self._best[:, :1]).any(axis=0))
+        if len(better):
+            limit = self.top.limit
+            every = np.concatenate([self._best, good[:, better]], axis=1)
+            kept = np.partition(every, every.shape[1] - limit, axis=1)[:, -limit:]
+            self._best = np.sort(kept, axis=1)
+            chosen &= good >= self._best[:, :1]
+        return chosen
 
 
 _MERGES: dict[Merge, np.ufunc] = {
@@ -158,19 +222,31 @@ class _Result:
         self._windows: list[Ints] = []
         self._cells: list[list[tuple[Array, NDArray[np.bool_] | None]]] = [[] for _ in numbers]
 
-    def add(self, low: int, matrix: _Matrix, inside: Ints, counts: Ints) -> None:
-        present = matrix.windows(counts[inside], Merge.SUM, 0) > 0
+    def add(
+        self, low: int, matrix: _Matrix, inside: Ints, counts: Ints, first: _First | None
+    ) -> None:
+        counted = next((n.cell.name for n in self._numbers if n.values is counts), "")
+        present = matrix.windows(counted, counts[inside]) > 0
+        if first is not None:
+            (of,) = (n for n in self._numbers if n.cell.name == first.top.cell)
+            name, merge = of.cell.name, of.cell.merge
+            values = matrix.windows(name, of.values[inside], merge, of.identity)
+            known = present
+            if of.there is not None:
+                known = present & (matrix.windows(f"there {name}", of.there[inside]) > 0)
+            present &= first.may_be(values, known)
         # Window by window, as they are ordered in the end.
-        windows, rows = np.nonzero(present.T)
+        windows, rows = np.nonzero(present)
+        places = windows, rows
         self._at.append(rows + low)
         self._windows.append(self._ends[windows])
         for number, cells in zip(self._numbers, self._cells, strict=True):
-            values = matrix.windows(number.values[inside], number.cell.merge, number.identity)
-            there = number.there
-            missing = None
-            if there is not None:
-                missing = matrix.windows(there[inside], Merge.SUM, 0)[rows, windows] == 0
-            cells.append((values[rows, windows], missing))
+            name, merge, missing = number.cell.name, number.cell.merge, None
+            values = matrix.windows(name, number.values[inside], merge, number.identity, places)
+            if number.there is not None:
+                there = matrix.windows(f"there {name}", number.there[inside], at=places)
+                missing = there == 0
+            cells.append((values, missing))
 
     def table(self, schema: pa.Schema) -> pa.Table:
         rows = self._rows.take(pa.array(np.concatenate(self._at)))
@@ -192,7 +268,9 @@ def _numbers(blocks: pa.Table, cell: Cell) -> _Numbers:
     there = np.asarray(column.is_valid()).astype(np.int64) if column.null_count else None
     if cell.type in _REAL:
         values: Array = np.asarray(pc.fill_null(column.cast(pa.float64()), 0.0))
-        if not np.isfinite(values).all():  # infinities and NaN have an order of their own
+        # Infinities and NaN have an order of their own, and sums may become infinite.
+        largest = float(np.abs(values).max(initial=0.0))
+        if not largest * len(values) < sys.float_info.max:
             raise NotDenseError
     elif cell.type in _WHOLE:
         try:
@@ -211,7 +289,7 @@ def _numbers(blocks: pa.Table, cell: Cell) -> _Numbers:
 
 def _row_codes(blocks: pa.Table, names: Sequence[str]) -> tuple[Ints, pa.Table]:
     """A number for every row's keys, and one row for each number."""
-    codes = np.zeros(blocks.num_rows, np.int64)
+    codes, count = np.zeros(blocks.num_rows, np.int64), 1
     for name in names:
         column = blocks.column(name).combine_chunks()
         if pa.types.is_floating(column.type):
@@ -221,10 +299,9 @@ def _row_codes(blocks: pa.Table, names: Sequence[str]) -> tuple[Ints, pa.Table]:
         except pa.ArrowNotImplementedError as error:
             raise NotDenseError from error
         if len(encoded.dictionary) > 1:
-            codes = codes * len(encoded.dictionary) + encoded.indices.to_numpy()
-            _, codes = np.unique(codes, return_inverse=True)
-    _, first, codes = np.unique(codes, return_index=True, return_inverse=True)
-    return codes, blocks.select(list(names)).take(pa.array(first))
+            wide = codes * len(encoded.dictionary) + encoded.indices.to_numpy()
+            codes, count = compact(wide, count * len(encoded.dictionary))
+    return codes, blocks.select(list(names)).take(pa.array(first_rows(codes, count)))
 
 
 def _counts(shape: Shape, numbers: Sequence[_Numbers]) -> Ints:
@@ -233,9 +310,8 @@ def _counts(shape: Shape, numbers: Sequence[_Numbers]) -> Ints:
     wanted = {cell.name for cell in cells}
     if len(wanted) < len(shape.parts):  # a sketch's registers are not counted
         raise NotDenseError
-    total: Ints = np.sum(
-        [n.values for n in numbers if n.cell.name in wanted], axis=0, dtype=np.int64
-    )
+    counts = [n.values for n in numbers if n.cell.name in wanted]
+    total: Ints = counts[0] if len(counts) == 1 else np.sum(counts, axis=0, dtype=np.int64)
     return total
 
 

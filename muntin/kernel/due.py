@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from types import MappingProxyType
+
+import pyarrow as pa
 
 from muntin.fidelity.score import Only
-from muntin.model import Job
+from muntin.model.jobs import Job
 from muntin.windows.spec import WindowSpec
 
 Ends = Sequence[int]
 DueEnds = Mapping[str, Sequence[Ends]]  # job -> ends of its due windows, one list a kind
+Previous = Mapping[int, tuple[int, pa.Table]]
+"""Of a job, by kind of window: where the last one ended, in panes, and the rows of its result."""
+NOTHING_BEFORE: Previous = MappingProxyType({})
 _ANCIENT = -(1 << 62)
 
 
@@ -26,19 +32,39 @@ class Due:
     more: bool = False
     only: Mapping[tuple[str, int, int], Only] = field(default_factory=dict)
     """What some windows are made of, by job, kind and end, where that is not everything."""
+    previous: Mapping[str, Previous] = field(default_factory=dict)
+    """The last results of jobs that look back at them."""
+    open: frozenset[tuple[str, int, int]] = frozenset()
+    """Which of them, by job, kind and end, are shown as they are so far, and do not leave yet."""
 
     def __bool__(self) -> bool:
         return bool(self.ends or self.sessions)
 
+    def showing(self, jobs: Mapping[str, Job], windows: Iterable[tuple[str, int, int]]) -> Due:
+        """The same with windows that are open."""
+        ends = {name: [list(kind) for kind in kinds] for name, kinds in self.ends.items()}
+        opened = frozenset(windows)
+        for name, which, end in sorted(opened):
+            ends.setdefault(name, [[] for _ in jobs[name].windows])[which].append(end)
+        return replace(
+            self, ends={n: [sorted(k) for k in ks] for n, ks in ends.items()}, open=opened
+        )
+
     def of(self, jobs: Mapping[str, Job], shape: str) -> Due:
         """The windows of the jobs that have this shape."""
-        mine = {name for name, job in jobs.items() if job.shape.id == shape}
+        mine = [name for name, job in jobs.items() if job.shape.id == shape]
         return replace(
             self,
-            ends={name: kinds for name, kinds in self.ends.items() if name in mine},
-            sessions={name: over for name, over in self.sessions.items() if name in mine},
+            ends={name: self.ends[name] for name in mine if name in self.ends},
+            sessions={name: self.sessions[name] for name in mine if name in self.sessions},
             only={window: only for window, only in self.only.items() if window[0] in mine},
         )
+
+    def spread(self, jobs: Iterable[str], seconds: float) -> dict[str, float]:
+        """What each of these jobs has of the time that all took together, by its windows."""
+        windows = {name: sum(map(len, self.ends.get(name, ()))) or 1 for name in jobs}
+        each = seconds / max(1, sum(windows.values()))
+        return {name: count * each for name, count in windows.items()}
 
     def between(self, after: int, upto: int) -> Due:
         """The windows that end in `(after, upto]`, in panes; of jobs that have any."""
@@ -73,6 +99,16 @@ class Emitted:
         oldest = self.oldest_pane
         pane = next((spec.pane for spec in self.windows), 0)
         return oldest * pane if oldest > _ANCIENT else None
+
+
+def due_jobs(jobs: Mapping[str, Job], due: Due) -> dict[str, dict[str, Job]]:
+    """All jobs of the shapes that have windows due, by shape."""
+    asked = {jobs[name].shape.id: None for name in (*due.ends, *due.sessions)}
+    by_shape: dict[str, dict[str, Job]] = {shape: {} for shape in asked}
+    for name, job in jobs.items():
+        if job.shape.id in by_shape:
+            by_shape[job.shape.id][name] = job
+    return by_shape
 
 
 def due_kinds(jobs: Mapping[str, Job], due: Due) -> dict[str, list[WindowSpec]]:

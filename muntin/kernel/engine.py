@@ -23,6 +23,8 @@ _PLANS_AT_MOST = 200
 # What DuckDB advises instead copies the rows of a prepared statement as well, and plans once more.
 warnings.filterwarnings("ignore", "Arrow output on a DB-API result", UserWarning)
 _FLOOR_DIV = "floor_div(a, b) AS (a - ((a % b) + b) % b) // b"
+# Minus zero is zero, and whatever is no number is the same.
+_ONE_NUMBER = "one_number(x) AS CASE WHEN isnan(x) THEN 'nan' ELSE x + 0.0 END"
 
 
 _memory: int | None = None  # that a statement has, in a process that is confined
@@ -51,7 +53,7 @@ def connection() -> duckdb.DuckDBPyConnection:
         opened.execute("SET TimeZone = 'UTC'")
         opened.execute("SET enable_progress_bar = false")
         opened.execute("SET python_enable_replacements = false")
-        for macro in (_FLOOR_DIV, *MACROS):
+        for macro in (_FLOOR_DIV, _ONE_NUMBER, *MACROS):
             opened.execute(f"CREATE TEMP MACRO {macro}")
         if _memory is not None:
             opened.execute(f"SET memory_limit = '{_memory // 1024}KiB'")
@@ -150,12 +152,33 @@ _SHOWN = 300  # characters of what DuckDB says
 # What kind of error it is, and what it says of statements that the user has not written.
 _ABOUT_SQL = re.compile(
     r"^[\w ]+ Error: |\n\nLINE \d(?s:.*)| when casting from source column .*|\. Use TRY\((?s:.*)"
+    r"|(?<=Division by zero) in expression (?=.*(\b[acks]\d+\b|__[uj]\d))(?s:.*)"
+    r"| - scalar subqueries can only (?s:.*)"
 )
+_TYPES = {
+    "INT8": "TINYINT",
+    "INT16": "SMALLINT",
+    "INT32": "INTEGER",
+    "INT64": "BIGINT",
+    "INT128": "HUGEINT",
+    "INTEGER_LITERAL": "INTEGER",
+    "STRING_LITERAL": "VARCHAR",
+}
+_INTERNAL_TYPE = re.compile(rf"\bU?({'|'.join(_TYPES)})\b")
+
+
+def as_sql_says(text: str) -> str:
+    """DuckDB's words with types as SQL calls them."""
+
+    def called(found: re.Match[str]) -> str:
+        return found[0].replace(found[1], _TYPES[found[1]])
+
+    return _INTERNAL_TYPE.sub(called, text)
 
 
 def _blamed(error: str) -> str:
     """What DuckDB says of a value, and what to do where it is of another type than was thought."""
-    said = _ABOUT_SQL.sub("", error.strip())
+    said = as_sql_says(_ABOUT_SQL.sub("", error.strip()))
     reason = harmless(said if len(said) <= _SHOWN else said[:_SHOWN] + "…")
     if "Could not convert string" in reason:
         return f"{reason}; TRY_CAST gives NULL for such a value"
@@ -166,6 +189,18 @@ def describe(sql: str, columns: Mapping[str, str], relation: str) -> list[tuple[
     """Names and types of a statement over an empty relation; raises duckdb.Error as it is."""
     rows = connection().execute(f"DESCRIBE {_over_nothing(sql, columns, relation)}").fetchall()
     return [(str(name), str(kind)) for name, kind, *_ in rows]
+
+
+def collation(sql: str, columns: Mapping[str, str], relation: str) -> str | None:
+    """The collation that a text has, which is no part of the type that DESCRIBE tells."""
+    con = connection()
+    con.execute(
+        f"CREATE OR REPLACE TEMP TABLE __collated AS {_over_nothing(sql, columns, relation)}"
+    )
+    told = "SELECT sql FROM duckdb_tables() WHERE table_name = '__collated'"
+    found = re.search(r" COLLATE ([\w.]+)\);$", str(con.execute(told).fetchall()[0][0]))
+    con.execute("DROP TABLE __collated")
+    return found[1] if found is not None else None
 
 
 def value(sql: str, columns: Mapping[str, str], relation: str) -> object:

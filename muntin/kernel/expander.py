@@ -10,8 +10,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from muntin.kernel.types import mapped
-from muntin.model import Cell, Code, Finish, Merge, Part
+from muntin.kernel.canonical import canonical_sql, is_respelled, restored_sql, spelling_sql
+from muntin.kernel.types import stored
+from muntin.model.jobs import Finish
+from muntin.model.shapes import Cell, Code, Merge, Part
 
 TypeOf = Callable[[str, bool], str]  # (sql, whether it aggregates) -> DuckDB type
 
@@ -27,6 +29,8 @@ class Call:
     code: Code | None = None  # of an aggregate in Python
     order: tuple[tuple[str, str], ...] = ()  # expressions, and for example "DESC NULLS LAST"
     many: bool = False  # whether it asks for several quantiles: all arguments but the first
+    limit: int | None = None  # of a list: how many values of a key it asks for
+    words: str = ""  # as the user calls it
 
 
 @dataclass
@@ -37,6 +41,12 @@ class PartOf:
     where: str | None = None
     cells: dict[str, Cell] = field(default_factory=dict)
     ranked: bool = False
+    shown: str = "sub"  # what people see of the sub-key
+
+    @property
+    def least(self) -> str:
+        """The smallest of the values, as people see it."""
+        return "min(sub)" if self.shown == "sub" else f"arg_min({self.shown}, sub)"
 
 
 class Expander:
@@ -95,8 +105,23 @@ class Expander:
 
     def finish(self, sql: str, part: PartOf | None = None, zero: bool = False) -> str:
         """`zero` says that the value is zero, not unknown, where no record reached the part."""
+        return self._finish(sql, part, zero)
+
+    def limited(self, sql: str, whole: str, most: int, words: str, part: PartOf | None) -> str:
+        """A list of at most so many values, of which there are as many as `whole` says."""
+        return self._finish(sql, part, whole=whole, most=most, words=words)
+
+    def _finish(
+        self,
+        sql: str,
+        part: PartOf | None,
+        zero: bool = False,
+        whole: str = "",
+        most: int = 0,
+        words: str = "",
+    ) -> str:
         index = list(self._parts.values()).index(part) if part else 0
-        default = Finish(f"a{len(self._finishes)}", index, sql, zero)
+        default = Finish(f"a{len(self._finishes)}", index, sql, zero, whole, most, words)
         return self._finishes.setdefault((index, sql), default).name
 
     def type_of(self, sql: str, aggregates: bool = False) -> str:
@@ -122,21 +147,6 @@ class Expander:
         return tuple(self._arguments)
 
 
-_AS_TEXT = ("UUID", "JSON", "BIT", "TIME", "TIME_NS", "INTERVAL", '"NULL"')
-
-
-def stored(kind: str) -> str:
-    """The type a value has inside a block: one that Arrow carries without loss."""
-    return mapped(kind, _stored)
-
-
-def _stored(kind: str) -> str:
-    if kind in ("HUGEINT", "UHUGEINT"):
-        return "DECIMAL(38,0)"
-    exotic = kind in _AS_TEXT or kind.startswith(("ENUM", "TIME WITH"))
-    return "VARCHAR" if exotic else kind
-
-
 def filtered(sql: str, where: str | None) -> str:
     return f"{sql} FILTER (WHERE {where})" if where else sql
 
@@ -148,6 +158,19 @@ def both(*conditions: str | None) -> str:
 def values(to: Expander, call: Call, ranked: bool = False) -> PartOf:
     """The part with one row per distinct value and how often it came."""
     x = call.args[0] if len(call.args) == 1 or not call.distinct else f"({', '.join(call.args)})"
-    part = to.part(x, both(f"{x} IS NOT NULL", call.where), ranked)
+    kind = to.type_of(x)
+    several = is_respelled(kind)
+    part = to.part(
+        canonical_sql(x, kind) if several else x, both(f"{x} IS NOT NULL", call.where), ranked
+    )
     to.cell("count(*)", Merge.SUM, part)
+    if several:
+        spelling = to.cell(f"min({spelling_sql(x, kind)})", Merge.MIN, part)
+        part.shown = restored_sql(spelling, kind)
     return part
+
+
+def compared(to: Expander, x: str) -> str:
+    """An expression in the place of another where blocks compare its values."""
+    kind = to.type_of(x)
+    return canonical_sql(x, kind) if is_respelled(kind) else x

@@ -9,10 +9,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from muntin.kernel.due import Due
+from muntin.kernel.due import NOTHING_BEFORE, Due, Previous
 from muntin.kernel.kinds import kind_of
 from muntin.kernel.kinds.kind import Finished, Made
-from muntin.model import Job, Shape
+from muntin.model.jobs import Job
+from muntin.model.shapes import Shape
 from muntin.windows.shelf import Complete
 
 
@@ -29,9 +30,12 @@ def finish(
     return kind_of(shape).finish(mine, block, asked, made) if asked else Finished()
 
 
-def order(job: Job, rows: Sequence[pa.Table]) -> pa.Table:
-    """Rows of all key groups as the result's rows, window by window."""
-    return kind_of(job.shape).order(job, rows)
+def order(job: Job, rows: Sequence[pa.Table], previous: Previous = NOTHING_BEFORE) -> pa.Table:
+    """Rows of all key groups as the result's rows, window by window.
+
+    A job that looks back is told of the results that were `previous` to these.
+    """
+    return kind_of(job.shape).order(job, rows, previous)
 
 
 def by_window(rows: pa.Table) -> Iterator[tuple[tuple[int, int], pa.Table]]:

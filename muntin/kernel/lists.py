@@ -1,17 +1,23 @@
 """Lists of values, and the first few: cells are lists in order, which merge by order.
 
 A list is kept in the order that the call asks for, then by the time of records and by value, so
-that it is the same however records are read. It has a limit: one that becomes longer is refused.
+that it is the same however records are read. It has a limit, and ends there: with a note, unless
+it was asked for no more.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
-from muntin.kernel.expander import Call, Expander, both, filtered, stored, values
-from muntin.model import POSITION, Merge
+from muntin.kernel.canonical import canonical_type, is_respelled
+from muntin.kernel.expander import Call, Expander, PartOf, both, compared, filtered, values
+from muntin.kernel.types import stored
+from muntin.model.records import POSITION
+from muntin.model.shapes import Merge
 
-MOST_LISTED = 10_000  # values of one key
+MOST_LISTED = 10_000  # values of one key, unless more are asked for
+MOST_ASKED = 100_000
 MOST_FIRST = 1_000  # that max(x, n) and the like may be asked for
 
 
@@ -24,6 +30,9 @@ def first_few(merge: Merge) -> Callable[[Expander, Call], str]:
 
     def expand(to: Expander, call: Call) -> str:
         x, count = call.args
+        if is_respelled(to.type_of(x)):
+            by_itself = Call(call.name, (x, x, count), where=call.where)
+            return few_at_extremes(merge)(to, by_itself)
         cell = _few(to, merge, x, count, stored(to.type_of(x)), call.where)
         return to.finish(cell)
 
@@ -36,8 +45,11 @@ def few_at_extremes(merge: Merge) -> Callable[[Expander, Call], str]:
     def expand(to: Expander, call: Call) -> str:
         x, y, count = call.args
         known = both(f"{y} IS NOT NULL", f"{x} IS NOT NULL", call.where)
-        kind = f"STRUCT(t {stored(to.type_of(y))}, v {stored(to.type_of(x))})"
-        cell = _few(to, merge, f"{{'t': {y}, 'v': {x}}}", count, kind, known)
+        order, by = to.type_of(y), compared(to, y)
+        by_type = canonical_type(order) if is_respelled(order) else stored(order)
+        kind = f"STRUCT(t {by_type}, v {stored(to.type_of(x))})"
+        value = f"{{'t': {by}, 'v': CAST({x} AS {stored(to.type_of(x))})}}"
+        cell = _few(to, merge, value, count, kind, known)
         return to.finish(f"list_transform({cell}, lambda p: p.v)")
 
     return expand
@@ -49,46 +61,56 @@ def _few(to: Expander, merge: Merge, value: str, count: str, kind: str, where: s
     return to.folded(sql, f"{kind}[]", _fold(ordered, int(count)))
 
 
+def _most(call: Call) -> int:
+    return MOST_LISTED if call.limit is None else call.limit
+
+
 def _listed(to: Expander, call: Call, where: str | None) -> str:
-    """A list of the values of a key, if it is not too long."""
+    """The first values of a key, in order."""
     x = call.args[0]
     order = [*call.order, (POSITION, "ASC NULLS LAST")]
-    key = ", ".join(f"{sql}, '{direction}'" for sql, direction in order)
+    key = ", ".join(f"{compared(to, sql)}, '{direction}'" for sql, direction in order)
     sql = filtered(f"list({{'s': create_sort_key({key}), 'v': {x}}})", where)
     kind = f"STRUCT(s BLOB, v {stored(to.type_of(x))})[]"
-    most = MOST_LISTED + 1
+    most = _most(call)
     cell = to.folded(f"list_sort({sql})[:{most}]", kind, _fold("list_sort", most))
-    return _within(call, f"len({cell})", f"list_transform({cell}, lambda p: p.v)")
+    return f"list_transform({cell}, lambda p: p.v)"
 
 
-def _within(call: Call, count: str, value: str) -> str:
-    told = (
-        f"{call.name} keeps at most {MOST_LISTED:,} values of a key; "
-        "max(x, n), approx_top_k(x, n) or histogram(x) take less"
-    )
-    return f"CASE WHEN {count} > {MOST_LISTED} THEN error('{told}') ELSE {value} END"
+def _limited(to: Expander, call: Call, sql: str, whole: str, part: PartOf | None) -> str:
+    """A list; one that was cut without being asked to is told of."""
+    if call.limit is not None:
+        return to.finish(sql, part)
+    return to.limited(sql, whole, MOST_LISTED, call.words or call.name, part)
+
+
+def _count(to: Expander, where: str | None) -> str:
+    return to.cell(filtered("count(*)", where), Merge.SUM)
 
 
 def array_agg(to: Expander, call: Call) -> str:
     if call.distinct:
-        return to.finish(_within(call, "count(*)", _distinct(call)), values(to, call))
-    return to.finish(_listed(to, call, call.where))
+        part = values(to, call)
+        return _limited(to, call, _distinct(call, part), "count(*)", part)
+    return _limited(to, call, _listed(to, call, call.where), _count(to, call.where), None)
 
 
 def string_agg(to: Expander, call: Call) -> str:
     x, separator = (*call.args, "','")[:2]
-    of_values = Call(call.name, (x,), call.distinct, call.where, order=call.order)
+    of_values = replace(call, args=(x,))
     if call.distinct:
-        joined = f"array_to_string({_distinct(call)}, {separator})"
-        return to.finish(_within(call, "count(*)", joined), values(to, of_values))
-    listed = _listed(to, of_values, both(f"{x} IS NOT NULL", call.where))
-    return to.finish(f"array_to_string({listed}, {separator})")
+        part = values(to, of_values)
+        joined = f"array_to_string({_distinct(call, part)}, {separator})"
+        return _limited(to, call, joined, "count(*)", part)
+    known = both(f"{x} IS NOT NULL", call.where)
+    joined = f"array_to_string({_listed(to, of_values, known)}, {separator})"
+    return _limited(to, call, joined, _count(to, known), None)
 
 
-def _distinct(call: Call) -> str:
+def _distinct(call: Call, part: PartOf) -> str:
     """The distinct values in order, of rows that hold one each."""
     down = any(direction.startswith("DESC") for _, direction in call.order)
-    return f"list(sub ORDER BY sub{' DESC' if down else ''})"
+    return f"list({part.shown} ORDER BY sub{' DESC' if down else ''})[:{_most(call)}]"
 
 
 def approx_top_k(to: Expander, call: Call) -> str:
@@ -96,4 +118,4 @@ def approx_top_k(to: Expander, call: Call) -> str:
     x, count = call.args
     part = values(to, Call(call.name, (x,), where=call.where))
     often = to.cell("count(*)", Merge.SUM, part)
-    return to.finish(f"list(sub ORDER BY {often} DESC, sub)[:{count}]", part)
+    return to.finish(f"list({part.shown} ORDER BY {often} DESC, sub)[:{count}]", part)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from zlib import crc32
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -11,7 +12,7 @@ from muntin.kernel.block import Block, Sources, encode, steps_of
 from muntin.kernel.engine import run
 from muntin.kernel.kinds import kind_of
 from muntin.kernel.statements import key_group_sql
-from muntin.model import Shape
+from muntin.model.shapes import Shape
 
 NOBODY = Sources()
 _WORTH_MERGING = 1.5  # panes of all blocks, for each different one
@@ -77,20 +78,29 @@ def gather(shape: Shape, blocks: Sequence[pa.Table]) -> pa.Table:
     return pa.concat_tables(blocks)
 
 
+def place(shape: str, group: int, groups: int) -> int:
+    """Where a shape's key group lies, the same everywhere and in the next run.
+
+    Shapes begin at places of their own, so that many without keys, or with few, do not all meet
+    in the first.
+    """
+    return (group + crc32(shape.encode())) % groups
+
+
 def split(shape: Shape, block: pa.Table, groups: int) -> dict[int, pa.Table]:
-    """The block's rows by key group; groups without rows are absent."""
+    """The block's rows by the place of their key group; those without rows are absent."""
     if groups == 1 or not shape.answered.keys:
-        return {0: block}
-    group = _key_groups(shape.answered, block, groups)
-    by_group = {}
+        return {place(shape.id, 0, groups): block}
+    group = key_groups(shape.answered, block, groups)
+    by_place = {}
     for g in range(groups):
         rows = block.filter(pc.equal(group, g))
         if rows.num_rows:
-            by_group[g] = rows
-    return by_group
+            by_place[place(shape.id, g, groups)] = rows
+    return by_place
 
 
-def _key_groups(shape: Shape, block: pa.Table, groups: int) -> pa.ChunkedArray:
+def key_groups(shape: Shape, block: pa.Table, groups: int) -> pa.ChunkedArray:
     """The key group of every row; a key that is there once is hashed once."""
     doing, sql = f"splitting a block of {shape.stream}", key_group_sql(shape, groups)
     if len(shape.keys) > 1 or not pa.types.is_string(block.schema.field("k0").type):

@@ -13,7 +13,8 @@ from enum import StrEnum
 from muntin.kernel.kinds import kind_of
 from muntin.kernel.kinds.kind import Operator
 from muntin.kernel.statements import Windows
-from muntin.model import Job, Shape
+from muntin.model.jobs import Job
+from muntin.model.shapes import Shape
 from muntin.units import describe, describe_window
 from muntin.windows.choice import Choice
 from muntin.windows.spec import WindowSpec

@@ -8,10 +8,9 @@ from typing import NamedTuple
 
 from muntin.fidelity.losses import Loss, Unmade
 from muntin.fidelity.stream_time import Doubt
-from muntin.model import Fault, Tally
+from muntin.model.counts import Fault, Tally
 from muntin.windows.ledger import Grid, on_grids
 
-Late = Mapping[str, tuple[int, int]]  # how many records, and how far behind the stream time at most
 Changed = Mapping[str, frozenset[int]]  # panes by shape
 
 
@@ -27,6 +26,19 @@ class Cost:
         return Cost(
             self.records + other.records, self.rows + other.rows, self.seconds + other.seconds
         )
+
+
+def added_costs(one: Mapping[str, Cost], other: Mapping[str, Cost]) -> dict[str, Cost]:
+    """What both tell of each shape."""
+    return {**one, **{shape: one.get(shape, Cost()) + cost for shape, cost in other.items()}}
+
+
+@dataclass(frozen=True)
+class File:
+    """The file that records are from, and whether they are its first."""
+
+    path: str
+    begins: bool
 
 
 class Begun(NamedTuple):
@@ -55,7 +67,6 @@ class Reading:
     doubt: Doubt | None = None  # what of its records does not count for that; None: nothing new
     loose: bool = False  # whether that is known of these records alone, which have no order
     costs: Mapping[str, Cost] = field(default_factory=dict)  # by shape
-    late: Late = field(default_factory=dict)  # for sessions, by shape
     faults: tuple[Fault, ...] = ()
     notes: tuple[str, ...] = ()
     columns: frozenset[str] = field(default=frozenset(), compare=False)
@@ -104,7 +115,6 @@ class Reading:
         first: dict[str, int] = {}
         reached: dict[str, int] = {}
         costs: dict[str, Cost] = {}
-        late: dict[str, tuple[int, int]] = {}
         changed: dict[str, frozenset[int]] = {}
         for piece in pieces:
             for axis, position in piece.first.items():
@@ -112,9 +122,6 @@ class Reading:
             reached |= piece.reached
             for shape, cost in piece.costs.items():
                 costs[shape] = costs.get(shape, Cost()) + cost
-            for shape, (records, behind) in piece.late.items():
-                before = late.get(shape, (0, 0))
-                late[shape] = before[0] + records, max(before[1], behind)
             for shape, panes in piece.changed.items():
                 changed[shape] = changed.get(shape, frozenset()) | panes
         return cls(
@@ -128,7 +135,6 @@ class Reading:
             doubt=next((p.doubt for p in reversed(pieces) if p.doubt is not None), None),
             loose=any(piece.loose for piece in pieces),
             costs=costs,
-            late=late,
             faults=tuple(fault for piece in pieces for fault in piece.faults),
             notes=tuple(note for piece in pieces for note in piece.notes),
             columns=frozenset().union(*(piece.columns for piece in pieces)),
@@ -139,6 +145,16 @@ class Reading:
             unmade=tuple(each for piece in pieces for each in piece.unmade),
             begun=tuple(file for piece in pieces for file in piece.begun),
         )
+
+
+def costs_of(readings: Iterable[Reading]) -> dict[str, Cost]:
+    """By shape, what all of it has cost."""
+    sums: dict[str, tuple[int, int, float]] = {}  # there may be a thousand shapes and sources
+    for reading in readings:
+        for shape, cost in reading.costs.items():
+            records, rows, seconds = sums.get(shape, (0, 0, 0.0))
+            sums[shape] = records + cost.records, rows + cost.rows, seconds + cost.seconds
+    return {shape: Cost(*known) for shape, known in sums.items()}
 
 
 def added_up(tallies: Iterable[Tally]) -> tuple[Tally, ...]:

@@ -6,6 +6,7 @@ been merged: the window in which they meet tells of it.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
@@ -17,8 +18,10 @@ from muntin.errors import BadValueError, EngineError
 from muntin.kernel.apart import ROW, apart, values_text
 from muntin.kernel.engine import quote, run
 from muntin.kernel.kinds.kind import Given, Kind, Outcome
-from muntin.kernel.statements import bounds_sql, selected_sql
-from muntin.model import Shape
+from muntin.kernel.statements import bounds_sql, records_sql, selected_sql
+from muntin.kernel.tables import joined_rows
+from muntin.model.records import MARK, MEMBER
+from muntin.model.shapes import Shape
 
 _VERIFIED = 128  # records that are tried by themselves before the rest is believed
 _DESCRIBED = 100  # records of one piece that are looked at again to say what is wrong with them
@@ -37,7 +40,8 @@ class Refused:
 def compute_apart(kind: Kind, given: Given, most: int) -> tuple[Outcome, list[Refused]]:
     """The block of all records but those that the job's SQL refuses.
 
-    When `most` of them have been met in the order of positions, nobody needs what lies behind.
+    When `most` of them have been met in the order in which windows would have, nobody needs what
+    lies behind.
     """
     shape = kind.shape
     rows = _in_question(kind, given)
@@ -70,18 +74,23 @@ def compute_apart(kind: Kind, given: Given, most: int) -> tuple[Outcome, list[Re
     outcome = Outcome(pa.concat_tables(made) if made else pa.table({}))
     if shape.code is not None and made:
         outcome = compute(outcome.block)
-    return outcome, list(_described(shape, rows, blamed))
+    return outcome, list(_described(shape, rows, blamed, attempt))
 
 
 def _in_question(kind: Kind, given: Given) -> pa.Table:
-    """The records that some window holds, numbered, in the order of their positions."""
+    """The records that some window holds, numbered, in the order in which windows meet them.
+
+    A late record is met by windows that end behind its mark, whatever its position.
+    """
     rows = given.records.append_column(ROW, pa.array(np.arange(given.records.num_rows)))
     wanted = [*bounds_sql(kind.shape), *kind.on_time_sql(given.windows, given.marked)]
     if wanted:
         conditions = " AND ".join(f"({condition})" for condition in wanted)
         sql = f"SELECT * FROM records WHERE {conditions}"
         rows = run(sql, {"records": rows}, "looking for records that SQL refuses")
-    order = np.argsort(rows.column(kind.shape.axis.column).to_numpy(), kind="stable")
+    positions = rows.column(kind.shape.axis.column).to_numpy()
+    met = np.maximum(positions, rows.column(MARK).to_numpy()) if given.marked else positions
+    order = np.lexsort((positions, met))
     return rows.take(pa.array(order)).combine_chunks()
 
 
@@ -139,22 +148,58 @@ def _try(sql: str, rows: pa.Table) -> pa.Array | None:
     return tried.combine_chunks()
 
 
-def _described(shape: Shape, rows: pa.Table, blamed: Mapping[int, str]) -> Iterator[Refused]:
-    """What was refused, in the order of positions; of very many, the first ones with why."""
+def _described(
+    shape: Shape,
+    rows: pa.Table,
+    blamed: Mapping[int, str],
+    attempt: Callable[[pa.Table], object],
+) -> Iterator[Refused]:
+    """What was refused, in the order in which it was met; of very many, the first ones with why."""
     for count, number in enumerate(sorted(blamed)):
         row = rows.slice(number, 1)
         place = row.column(ROW)[0].as_py()
-        yield _refused(shape, row, place, blamed[number]) if count < _DESCRIBED else Refused(place)
+        described = Refused(place)
+        if count < _DESCRIBED:
+            described = _refused(shape, row, place, blamed[number])
+        if count < _DESCRIBED and not described.reason:
+            described = replace(described, reason=_why(row.drop_columns([ROW]), attempt))
+        yield described
+
+
+def _why(row: pa.Table, attempt: Callable[[pa.Table], object]) -> str:
+    """What the statement itself says of a record that no expression by itself is to blame for."""
+    try:
+        attempt(row)
+    except BadValueError as error:
+        return error.reason
+    return ""
 
 
 def _refused(shape: Shape, row: pa.Table, place: int, expression: str) -> Refused:
     where = shape.code.where if shape.code is not None else shape.where
-    for sql in [expression] if expression else filter(None, (where, *shape.scalars)):
+    conditions = [join.on for join in shape.joins] + [each.sql for each in shape.lists]
+    plain: list[tuple[str, str, dict[str, pa.Table]]] = [(c, "records", {}) for c in conditions]
+    at = row.column(shape.axis.column)[0].as_py()
+    beside = records_sql(shape), joined_rows(shape, at)
+    every = [expression] if expression else filter(None, (where, *shape.scalars))
+    for sql, records, tables in [*plain, *((sql, *beside) for sql in every)]:
         try:
-            run(f"SELECT ({sql}) AS v FROM records", {"records": row}, "looking at a record")
+            select = f"SELECT ({sql}) AS v FROM {records}"
+            run(select, {"records": row, **tables}, "looking at a record")
         except BadValueError as error:
-            given = values_text(row, {name: name for name in shape.uses if quote(name) in sql})
-            return Refused(place, sql, given or "a record", error.reason)
+            uses = [name for name in shape.uses if quote(name) in sql] or shape.uses
+            given = values_text(row, {name: name for name in uses})
+            return Refused(place, _as_said(shape, sql), given or "a record", error.reason)
         except EngineError:  # of several cores, it is no expression over a record alone
             continue
-    return Refused(place, given=values_text(row, {name: name for name in shape.uses}))
+    used = [name for name in shape.uses if name != MEMBER]
+    if shape.members:  # of the other streams it has nothing
+        used = [name for name in used if name.startswith(f"{row[MEMBER][0].as_py()}.")]
+    return Refused(place, given=values_text(row, {name: name for name in used}) or "a record")
+
+
+def _as_said(shape: Shape, sql: str) -> str:
+    """An expression with what users call the columns of tables and elements of lists."""
+    for each in shape.lists:
+        sql = sql.replace(quote(each.column), quote(each.words))
+    return re.sub(r'"__j\d+_', '"', sql)

@@ -6,7 +6,7 @@ hold is unpacked, and what no later window needs is dropped.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import pairwise
 
@@ -16,20 +16,23 @@ import pyarrow.compute as pc
 from muntin.kernel.block import Block, Sources, rows_where
 from muntin.kernel.due import Due, due_kinds
 from muntin.kernel.finish import finish
+from muntin.kernel.forms import LARGE, merge_all
 from muntin.kernel.kinds import kind_of
 from muntin.kernel.merge import block_of, distinct, gather, merge
-from muntin.model import Job, Shape
+from muntin.model.jobs import Job
+from muntin.model.shapes import Shape
 
 ROWS_AT_ONCE = 150_000  # that are unpacked together, unless one window holds more
 _FAR = 1 << 62
+Needed = Callable[[pa.Table], pa.Table]  # the rows that somebody needs on
 
 
 def finish_in_slices(
     shape: Shape, jobs: Mapping[str, Job], blocks: Sequence[Block], due: Due
 ) -> Iterator[dict[str, pa.Table]]:
     """The rows that `finish` gives for all the blocks and windows at once."""
-    longest = max(spec.length for spec in due_kinds(jobs, due)[shape.id])
     mine = due.of(jobs, shape.id)
+    longest = max(spec.length for spec in due_kinds(jobs, mine)[shape.id])
     blocks = [_on_grid(shape, block) for block in distinct(blocks)]
     left: list[pa.Table] = []
     done = -_FAR
@@ -46,11 +49,30 @@ def finish_in_slices(
         done = upto
 
 
+def merge_all_in_slices(
+    shapes: Mapping[str, Shape],
+    blocks: Mapping[str, Sequence[Block]],
+    group: int,
+    needed: Mapping[str, Needed],
+) -> dict[str, list[Block]]:
+    """What `merge_in_slices` gives for each shape; small blocks of one form are merged at once."""
+    different = {id_: distinct(some) for id_, some in blocks.items()}
+    few = {
+        id_: [block.table(shapes[id_].pane) for block in some]
+        for id_, some in different.items()
+        if len(some) > 1 and sum(block.rows for block in some) <= LARGE
+    }
+    merged = merge_all(shapes, few)
+    return {
+        id_: _packed(shapes[id_], some, [merged[id_]], group, needed.get(id_))
+        if id_ in merged
+        else merge_in_slices(shapes[id_], some, group, needed.get(id_))
+        for id_, some in different.items()
+    }
+
+
 def merge_in_slices(
-    shape: Shape,
-    blocks: Sequence[Block],
-    group: int = 0,
-    needed: Callable[[pa.Table], pa.Table] | None = None,
+    shape: Shape, blocks: Sequence[Block], group: int = 0, needed: Needed | None = None
 ) -> list[Block]:
     """Blocks with every key and pane of the given ones once, in all of them together.
 
@@ -59,7 +81,18 @@ def merge_in_slices(
     different = distinct(blocks)
     if needed is None and len(different) == 1 and _is_merged(shape, different[0]):
         return [replace(different[0], group=group)]
-    tables = [needed(table) if needed else table for table in _merged(shape, different)]
+    return _packed(shape, different, _merged(shape, different), group, needed)
+
+
+def _packed(
+    shape: Shape,
+    different: Sequence[Block],
+    merged: Iterable[pa.Table],
+    group: int,
+    needed: Needed | None,
+) -> list[Block]:
+    """Blocks of what different ones were merged to."""
+    tables = [needed(table) if needed else table for table in merged]
     tables = [table for table in tables if table.num_rows]
     one = len(different) == len(tables) == 1
     sources = Sources.merged(block.sources for block in different)
@@ -73,7 +106,8 @@ def merge_in_slices(
 
 
 def _is_merged(shape: Shape, block: Block) -> bool:
-    return kind_of(shape).has_panes and block.pane == shape.pane and block.rows > 0
+    on_grid = kind_of(shape).has_panes and block.pane == shape.pane
+    return on_grid and 0 < block.rows <= ROWS_AT_ONCE
 
 
 def _merged(shape: Shape, blocks: Sequence[Block]) -> Iterator[pa.Table]:

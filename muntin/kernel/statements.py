@@ -16,23 +16,10 @@ from functools import cache
 
 from muntin.kernel.engine import literal, quote
 from muntin.kernel.sketches import stable_hash_sql
-from muntin.model import (
-    COPY,
-    MARK,
-    ORIGIN,
-    SET,
-    SHARE,
-    TIME,
-    UNTIL,
-    Cell,
-    Job,
-    Join,
-    Key,
-    Merge,
-    Part,
-    Shape,
-    Unnest,
-)
+from muntin.model.jobs import Finish, Job
+from muntin.model.records import COPY, MARK, MEMBER, ORIGIN, SET, SHAPE, SHARE, TIME, UNTIL
+from muntin.model.shapes import Cell, Key, Merge, Part, Shape
+from muntin.model.tables import Join, Unnest
 from muntin.units import FIRST_US, LAST_US, describe_window
 from muntin.windows.spec import WindowSpec
 
@@ -68,8 +55,19 @@ def records_sql(shape: Shape) -> str:
         table = f"(SELECT {', '.join(columns)} FROM {join.relation})"
         records += f" {'LEFT JOIN' if join.left else 'JOIN'} {table} ON {join.on}"
     if shape.copies > 1:
-        return f"(SELECT *, unnest(range({shape.copies})) AS {COPY} FROM {records})"
+        return f"(SELECT *, unnest({_copies_sql(shape)}) AS {COPY} FROM {records})"
     return f"(SELECT * FROM {records})" if beside else records
+
+
+def _copies_sql(shape: Shape) -> str:
+    """The copies that a record counts for: all, or those of the stream it is of."""
+    if not shape.members:
+        return f"range({shape.copies})"
+    copies: dict[str, list[int]] = {}
+    for copy, member in enumerate(shape.members):
+        copies.setdefault(member, []).append(copy)
+    cases = (f"WHEN {literal(member)} THEN {numbers}" for member, numbers in copies.items())
+    return f"CASE {MEMBER} {' '.join(cases)} END"
 
 
 @cache
@@ -144,7 +142,10 @@ def _compute_sql(
         late = None
         if marked:
             late = _after_mark_sql(shape, pane) if direct else _wanted_sql(shape, pane, windows)
-        wanted = [c for c in (shape.where, part.where, *bounds_sql(shape), late) if c]
+        inside = part.where
+        if inside and shape.where:  # of records that the filter leaves out, nothing is evaluated
+            inside = f"CASE WHEN {shape.where} THEN {inside} END"
+        wanted = [c for c in (shape.where, inside, *bounds_sql(shape), late) if c]
         where = f"\nWHERE {' AND '.join(f'({c})' for c in wanted)}" if wanted else ""
         selects.append(f"SELECT {', '.join(columns)}\nFROM {records}{where}\nGROUP BY ALL")
     return "\nUNION ALL\n".join(selects)
@@ -307,6 +308,7 @@ def finish_sql(job: Job, consolidated: str, bounds: Bounds, carried: Sequence[st
     order = [f"{o.sql} AS o{i}" for i, o in enumerate(job.order)]
     ties = [f"p0.k{i} AS k{i}" for i in range(len(shape.keys))]
     along = [f"p0.{name} AS {name}" for name in carried]
+    along += [f"p{f.part}.{whole_name(f)} AS {whole_name(f)}" for f in limited(job)]
     joins = "".join(_join_sql(shape, i) for i in range(1, len(shape.parts)))
     having = f"\nWHERE {job.having}" if job.having else ""
     inner = (
@@ -325,15 +327,18 @@ def _first_sql(job: Job, rows: str) -> str:
     Sorting whole windows by all keys takes most of the time, so where it can be, rows behind the
     last possible value of the first key are dropped before.
     """
-    ranked = f"QUALIFY {_rank_sql(job, 'w')} <= {job.limit}"
+    window = "w"
+    if job.shape.keys and job.shape.keys[-1].sql == SHAPE:  # each shape has its own windows
+        window = f"w, k{len(job.shape.keys) - 1}"
+    ranked = f"QUALIFY {_rank_sql(job, window)} <= {job.limit}"
     best = _BEST.get(job.order[0].direction) if job.order else None
     if best is None or not job.limit or job.limit > _MOST_KEPT:
         return f"SELECT * FROM (\n{rows}\n)\n{ranked}"
     first, beyond = best
-    last = f"SELECT w, {first}(o0, {job.limit})[{job.limit}] AS last FROM finished GROUP BY w"
+    last = f"{first}(o0, {job.limit})[{job.limit}] AS last FROM finished GROUP BY {window}"
     return (
         f"WITH finished AS MATERIALIZED (\n{rows}\n)\n"
-        f"SELECT finished.*\nFROM finished JOIN ({last}) USING (w)\n"
+        f"SELECT finished.*\nFROM finished JOIN (SELECT {window}, {last}) USING ({window})\n"
         f"WHERE last IS NULL OR o0 {beyond} last\n{ranked}"
     )
 
@@ -352,9 +357,14 @@ def order_sql(job: Job, carried: tuple[tuple[str, str], ...] = ()) -> str:
     named = (f"x{i} AS {quote(o.name)}" for i, o in enumerate(job.outputs))
     along = (f"{before} AS {after}" for before, after in carried)
     names = ", ".join([f"win AS {WINDOW}, w AS {WINDOW_END}", *along, *named])
-    limit = "" if job.limit is None else f"\nQUALIFY {_rank_sql(job, 'w, win')} <= {job.limit}"
-    order = ", ".join(["w, win", *(before for before, _ in carried[:1]), *_ordering(job)])
-    return f"SELECT {names}\nFROM rows{limit}\nORDER BY {order}"
+    # A user's column may be called w, or k0: what is qualified is never that.
+    limit = (
+        ""
+        if job.limit is None
+        else f"\nQUALIFY {_rank_sql(job, 'r.w, r.win', 'r.')} <= {job.limit}"
+    )
+    by = ["r.w, r.win", *(f"r.{before}" for before, _ in carried[:1]), *_ordering(job, "r.")]
+    return f"SELECT {names}\nFROM rows AS r{limit}\nORDER BY {', '.join(by)}"
 
 
 @cache
@@ -362,23 +372,27 @@ def key_group_sql(shape: Shape, groups: int) -> str:
     """The key group of a row: a hash of its keys alone, the same everywhere."""
     if not shape.keys:
         return "0"
-    texts = [
-        f"coalesce(CAST({_one_zero_sql(i, key)} AS VARCHAR), chr(1))"
-        for i, key in enumerate(shape.keys)
-    ]
+    texts = [f"coalesce(CAST({name} AS VARCHAR), chr(1))" for name in key_names(shape)]
     text = " || chr(0) || ".join(texts)
     return f"CAST({stable_hash_sql(text)} % {KEY_GROUPS} * {groups} // {KEY_GROUPS} AS INTEGER)"
 
 
-def _one_zero_sql(index: int, key: Key) -> str:
-    """Zero and minus zero are one key, so they must have one text."""
-    return f"k{index} + 0.0" if key.type in ("DOUBLE", "FLOAT") else f"k{index}"
+def limited(job: Job) -> list[Finish]:
+    """The lists of a job that may have been cut."""
+    return [finish for finish in job.finishes if finish.whole]
+
+
+def whole_name(finish: Finish) -> str:
+    """The column of rows that says how long a list would be."""
+    return f"{finish.name}_whole"
 
 
 def _finish_part_sql(job: Job, index: int, carried: Sequence[str]) -> str:
     part = job.shape.parts[index]
     keys = ["w", *key_names(job.shape)]
-    finishes = [f"{f.sql} AS {f.name}" for f in job.finishes if f.part == index]
+    mine = [f for f in job.finishes if f.part == index]
+    finishes = [f"{f.sql} AS {f.name}" for f in mine]
+    finishes += [f"{f.whole} AS {whole_name(f)}" for f in mine if f.whole]
     columns = ", ".join([*keys, *finishes])
     if part.sub_key is None:
         columns = ", ".join([*keys, *carried, *finishes])
@@ -407,17 +421,30 @@ def _join_sql(shape: Shape, index: int) -> str:
     return f"\nLEFT JOIN p{index} ON {' AND '.join(same)}"
 
 
-def _rank_sql(job: Job, window: str) -> str:
-    by = ", ".join(_ordering(job)) or "1"
+def _rank_sql(job: Job, window: str, of: str = "") -> str:
+    by = ", ".join(_ordering(job, of)) or "1"
     return f"row_number() OVER (PARTITION BY {window} ORDER BY {by})"
 
 
-def _ordering(job: Job) -> list[str]:
+def _ordering(job: Job, of: str = "") -> list[str]:
     """The user's order, then the keys, so that equal input gives equal rows."""
-    return [
-        *(f"o{i} {order.direction}" for i, order in enumerate(job.order)),
-        *key_names(job.shape),
-    ]
+    return [f"{of}{name} {direction}".rstrip() for name, direction in _ordered_by(job)]
+
+
+def _ordered_by(job: Job) -> Iterator[tuple[str, str]]:
+    yield from ((f"o{i}", order.direction) for i, order in enumerate(job.order))
+    yield from ((name, "") for name in key_names(job.shape))
+
+
+def ordering(job: Job, carried: str | None = None) -> tuple[tuple[str, str], ...] | None:
+    """The columns by which `order_sql` sorts, unless it also leaves out rows behind a limit.
+
+    What is `carried` along may order windows too.
+    """
+    if job.limit is not None:
+        return None
+    more = [] if carried is None else [(carried, "")]
+    return (("w", ""), ("win", ""), *more, *_ordered_by(job))
 
 
 def key_names(shape: Shape) -> list[str]:

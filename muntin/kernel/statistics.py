@@ -11,8 +11,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from muntin.kernel.expander import Call, Expander, both, filtered, stored
-from muntin.model import Merge
+from muntin.kernel.expander import Call, Expander, both, filtered
+from muntin.kernel.types import stored
+from muntin.model.shapes import Merge
 
 Expansion = Callable[[Expander, Call], str]
 

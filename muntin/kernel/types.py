@@ -1,10 +1,27 @@
-"""Types of DuckDB as text, taken apart: what lists, structs and maps are made of."""
+"""Types of DuckDB as text, taken apart: what lists, structs and maps are made of, and stored as."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from types import MappingProxyType
 
+_AS_TEXT = ("UUID", "JSON", "BIT", "TIME", "TIME_NS", "INTERVAL", '"NULL"')
 _OPEN, _CLOSE = "([", ")]"
+
+
+def stored(kind: str, others: Mapping[str, str] = MappingProxyType({})) -> str:
+    """The type a value has inside a block: one that Arrow carries without loss.
+
+    `others` are types that some have in place of that, by the name that a type begins with.
+    """
+    return mapped(kind, lambda leaf: others.get(leaf.partition("(")[0]) or _stored(leaf))
+
+
+def _stored(kind: str) -> str:
+    if kind in ("HUGEINT", "UHUGEINT"):
+        return "DECIMAL(38,0)"
+    exotic = kind in _AS_TEXT or kind.startswith(("ENUM", "TIME WITH", "VARCHAR COLLATE"))
+    return "VARCHAR" if exotic else kind
 
 
 def mapped(kind: str, leaf: Callable[[str], str]) -> str:
@@ -14,9 +31,27 @@ def mapped(kind: str, leaf: Callable[[str], str]) -> str:
     if kind.startswith("STRUCT(") and kind.endswith(")"):
         fields = (_named(field) for field in _split(kind[len("STRUCT(") : -1]))
         return f"STRUCT({', '.join(f'{name} {mapped(of, leaf)}' for name, of in fields)})"
-    if kind.startswith("MAP(") and kind.endswith(")"):
-        return f"MAP({', '.join(mapped(of, leaf) for of in _split(kind[len('MAP(') : -1]))})"
+    for outer in ("MAP", "TUPLE"):
+        if kind.startswith(f"{outer}(") and kind.endswith(")"):
+            inside = _split(kind[len(outer) + 1 : -1])
+            return f"{outer}({', '.join(mapped(of, leaf) for of in inside)})"
     return leaf(kind)
+
+
+def fields_of(kind: str) -> list[tuple[str, str]]:
+    """Names and types of what a struct, tuple or map is made of; only those of structs have names.
+
+    Of other types there is nothing.
+    """
+    outer, _, inside = kind.removesuffix(")").partition("(")
+    if outer == "STRUCT":
+        named = (_named(field) for field in _split(inside))
+        return [(_unquoted(name), of) for name, of in named]
+    return [("", of) for of in _split(inside)] if outer in ("MAP", "TUPLE") else []
+
+
+def _unquoted(name: str) -> str:
+    return name[1:-1].replace('""', '"') if name.startswith('"') else name
 
 
 def _named(field: str) -> tuple[str, str]:

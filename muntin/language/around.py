@@ -8,19 +8,22 @@ another filter or other keys count each record once more, in keys of their own.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 import duckdb
 from sqlglot import exp
 
 from muntin.kernel.aggregates import expand
-from muntin.kernel.around import BOUNDS, RECORDS, ROWS
+from muntin.kernel.around import BOUNDS, PREVIOUS, RECORDS, ROWS
+from muntin.kernel.canonical import restored_sql, without_collation
 from muntin.kernel.engine import describe, quote, with_sql
-from muntin.kernel.expander import Call, Expander, stored
+from muntin.kernel.expander import Call, Expander
+from muntin.kernel.types import stored
 from muntin.language.calls import PYTHON, call_of, is_aggregate, is_query, is_windowed
 from muntin.language.cores import Core, Found
-from muntin.language.grouped import Groups
+from muntin.language.grouped import Groups, key_of
+from muntin.language.latest import latest_name
 from muntin.language.messages import reason
 from muntin.language.over import Over
 from muntin.language.queries import (
@@ -38,7 +41,10 @@ from muntin.language.queries import (
 )
 from muntin.language.scope import WINDOW_COLUMNS
 from muntin.language.script import Script
-from muntin.model import COPY, SET, Around, Job, Key, KeySet, Output
+from muntin.language.settling import UNKNOWN, UnsettledError, settled
+from muntin.model.jobs import Around, Job, Output
+from muntin.model.records import COPY, MEMBER, SET
+from muntin.model.shapes import Key, KeySet
 
 _Words = Callable[[exp.Expr], str]
 _SEVERAL_COLUMNS = ("columns", "unnest")  # calls that one name is not enough for
@@ -51,8 +57,11 @@ def finished_job(script: Script, found: Found, name: str, query: exp.Expr, over:
     if first.select is query and is_all_core(query):
         return Query(script, first.view, first.select, over).job(name)
     if over.gap is not None:
-        message = "this needs windows that keys share; each session is one key's own"
-        raise script.error(message, query)
+        message = (
+            "a session is one key's own: its job is one SELECT with WHERE, GROUP BY and HAVING"
+        )
+        more = "what stands around that needs windows that keys share"
+        raise script.error(f"{message}; {more}{over.hint}", query)
     return _Splitter(script, found, query, over).job(name)
 
 
@@ -64,6 +73,12 @@ class _Splitter:
         self._found = found
         self._stream = self._found.cores[0].view.stream
         self._texts = {id(view): "SELECT 1" for view in self._found.views}
+        for table in self._found.previous:
+            alias = "" if table.alias else " AS previous"  # as DuckDB calls what functions make
+            self._texts[id(table.this)] = PREVIOUS + alias
+        for table in self._found.latest:
+            alias = "" if table.alias else " AS latest"
+            self._texts[id(table.this)] = quote(latest_name(table)) + alias
         self._check_names()
 
     def job(self, name: str) -> Job:
@@ -80,23 +95,30 @@ class _Splitter:
             self._texts |= core.texts()
         self._check_python()
         self._check_joins()
+        columns = tuple(column for core in cores for column in core.columns())
+        columns += copies.columns(expander)  # which may add to the parts
         shape = shape_of(
             self._found.cores[0].view,
             self._over,
-            {name for query in queries for name in query.scope.used},
+            {*(n for q in queries for n in q.scope.used), *([MEMBER] if copies.members else [])},
             keys=copies.keys,
             parts=expander.parts(),
             where=copies.where,
             scalars=copies.scalars(expander),
             copies=len(copies),
+            members=copies.members,
             sets=copies.sets,
         )
         outputs, sql = self._statement(cores)
-        columns = tuple(column for core in cores for column in core.columns())
-        columns += copies.columns(expander)
         words = tuple((name, text) for core in cores for name, text in core.words.items())
         tables = tuple(self._found.tables.values())
-        around = Around(sql, columns, tables, words)
+        reads = tuple(
+            (name, query.member)
+            for core, query in zip(cores, queries, strict=True)
+            for name in core.words
+            if query.member is not None
+        )
+        around = Around(sql, columns, tables, words, reads)
         finishes = expander.finishes()
         job = Job(name, shape, self._over.windows, finishes, outputs, around=around)
         check_compute(self._script, self._query, self._stream, job)
@@ -129,7 +151,7 @@ class _Splitter:
         """The columns of results, and the statement that makes them."""
         relations = ", ".join(core.relation_sql() for core in cores)
         self._name_items()
-        described = self._described(relations, cores)
+        described = self._settled(relations, cores)
         self._order(len(described))
         outputs = tuple(
             Output(name, "", result_type(kind))
@@ -141,6 +163,43 @@ class _Splitter:
             raise self._script.error(message, self._query)
         casts = ", ".join(f"CAST({quote(o.name)} AS {o.type}) AS {quote(o.name)}" for o in outputs)
         return outputs, f"WITH {relations}\nSELECT {casts}\nFROM (\n{self._words(self._query)}\n)"
+
+    def _settled(self, relations: str, cores: Sequence[_Rows]) -> list[tuple[str, str]]:
+        """Names and types of the columns that the statement has, perhaps while reading them."""
+        if not self._found.previous:
+            return self._described(relations, cores)
+
+        def described(types: Mapping[str, str]) -> list[tuple[str, str]]:
+            columns = ", ".join(f"NULL::{kind} AS {quote(name)}" for name, kind in types.items())
+            columns = columns.replace(f"NULL::{UNKNOWN} ", "NULL ")
+            return self._described(f"{PREVIOUS} AS (SELECT {columns} LIMIT 0), {relations}", cores)
+
+        def look(types: Mapping[str, str]) -> dict[str, str]:
+            named = described(types)
+            return {n: result_type(kind) for n, kind in named if n.lower() not in WINDOW_COLUMNS}
+
+        try:
+            return described(settled(self._own_names(), look))
+        except UnsettledError as error:
+            message = (
+                f"column '{error.column}' is {error.before} where PREVIOUS has it, and {error.now} "
+                f"then; say of which type it is: CAST(… AS {error.now}) AS {quote(error.column)}"
+            )
+            raise self._script.error(message, self._named(error.column), self._query) from error
+
+    def _own_names(self) -> Iterator[str]:
+        """What the columns of results are called, before anything is known of them."""
+        first = self._query
+        while isinstance(first, exp.SetOperation | exp.Subquery):
+            first = first.this
+        for item in first.expressions:
+            shown = item.unalias()
+            if isinstance(shown, exp.Star) or isinstance(shown.this, exp.Star):
+                message = "PREVIOUS has the columns of this SELECT, so they need names instead of *"
+                raise self._script.error(message, item, first)
+            name = item.alias or usual_name(self._script, item)
+            if name.lower() not in WINDOW_COLUMNS:
+                yield name
 
     def _described(self, relations: str, cores: Sequence[_Rows]) -> list[tuple[str, str]]:
         """Names and types of the columns that the statement has."""
@@ -233,10 +292,10 @@ class _Copies:
     """What the cores of a job group by. Those that agree in filter and keys are made of one."""
 
     def __init__(self, queries: Sequence[Query]) -> None:
-        self._told: list[tuple[str | None, list[tuple[str, str]], Sets]] = []
+        self._told: list[tuple[str | None, str | None, list[tuple[str, str]], Sets]] = []
         self._of: dict[int, int] = {}
         for query in queries:
-            told = query.where(), *query.grouping()
+            told = query.member, query.where(), *query.grouping()
             if told not in self._told:
                 self._told.append(told)
             self._of[id(query)] = self._told.index(told)
@@ -248,16 +307,21 @@ class _Copies:
         return self._of[id(query)]
 
     def keys_of(self, copy: int) -> list[tuple[str, str]]:
-        return self._told[copy][1]
+        return self._told[copy][2]
 
     def first_key(self, copy: int) -> int:
         """The number of a copy's first key; with several copies, key 0 tells which one it is."""
-        before = sum(len(keys) for _, keys, _ in self._told[:copy])
+        before = sum(len(keys) for _, _, keys, _ in self._told[:copy])
         return before if len(self) == 1 else before + 1
 
     def sets_of(self, copy: int) -> Sets:
         """By which of its keys a copy is grouped, if by several sets of them."""
-        return self._told[copy][2]
+        return self._told[copy][3]
+
+    @property
+    def members(self) -> tuple[str, ...]:
+        """Whose records each copy counts, if there are several streams."""
+        return tuple(member for member, *_ in self._told if member is not None)
 
     @property
     def sets(self) -> tuple[KeySet, ...]:
@@ -268,9 +332,9 @@ class _Copies:
         return next((n for n, (of, _) in enumerate(self._sets()) if of == copy), 0)
 
     def _sets(self) -> Iterator[tuple[int, tuple[int, ...]]]:
-        if not any(sets for _, _, sets in self._told):
+        if not any(sets for *_, sets in self._told):
             return
-        for copy, (_, keys, sets) in enumerate(self._told):
+        for copy, (_, _, keys, sets) in enumerate(self._told):
             first = self.first_key(copy)
             for each in sets or (tuple(range(len(keys))),):
                 yield copy, tuple(first + key for key in each)
@@ -278,16 +342,16 @@ class _Copies:
     @property
     def keys(self) -> tuple[Key, ...]:
         keys = [] if len(self) == 1 else [Key(COPY, "BIGINT")]
-        for copy, (_, of_copy, _) in enumerate(self._told):
-            for sql, kind in of_copy:
-                mine = sql if len(self) == 1 else f"CASE WHEN {self.is_of(copy)} THEN {sql} END"
-                keys.append(Key(mine, stored(kind)))
+        for copy, (_, _, of_copy, _) in enumerate(self._told):
+            for key in (key_of(*each) for each in of_copy):
+                mine = f"CASE WHEN {self.is_of(copy)} THEN {key.sql} END"
+                keys.append(key if len(self) == 1 else replace(key, sql=mine))
         keys += [Key(SET, "BIGINT")] if self.sets else []
         return tuple(keys)
 
     @property
     def where(self) -> str | None:
-        conditions = [where for where, _, _ in self._told]
+        conditions = [where for _, where, _, _ in self._told]
         if len(self) == 1 or not any(conditions):
             return conditions[0]
         cases = (f"WHEN {copy} THEN {where or 'true'}" for copy, where in enumerate(conditions))
@@ -298,7 +362,7 @@ class _Copies:
 
     def scalars(self, expander: Expander) -> tuple[str, ...]:
         """All that is evaluated on every record; of several copies, that is not known of each."""
-        keys = [sql for sql, _ in self._told[0][1]] if len(self) == 1 else []
+        keys = [sql for sql, _ in self._told[0][2]] if len(self) == 1 else []
         arguments = expander.arguments() if len(self) == 1 else ()
         return tuple(dict.fromkeys((*keys, *arguments)))
 
@@ -348,6 +412,7 @@ class _Rows(Groups):
     def _typed(self) -> Iterator[str]:
         """Without keys there is one row, also of a window that has no records for this core."""
         for name, kind in self._named.values():
+            kind = without_collation(kind)
             value = f"CAST({name if self._keys else f'any_value({name})'} AS {kind})"
             yield f"{f'coalesce({value}, 0)' if name in self._zeros else value} AS {name}"
 
@@ -400,12 +465,13 @@ class _Rows(Groups):
                 return None
             if is_aggregate(inner):
                 return None
-        key = super()._key_sql(node, before)
-        if key is None:
+        index = self._key_index(node, before)
+        if index is None:
             return None
-        index = int(key.removeprefix("p0.k"))
+        kind = self._keys[index][1]
         column = f"p0.k{index + self._copies.first_key(self._copy)}"
-        return self._column(column, self._keys[index][1], node)
+        name = self._column(self._key_shown(index, column, node), kind, node)
+        return restored_sql(name, kind) if kind != without_collation(kind) else name
 
     def _set_column(self) -> str:
         return self._column(f"p0.k{len(self._copies.keys) - 1}", "BIGINT", self._select)
@@ -417,12 +483,18 @@ class _Rows(Groups):
             kind, zero = self._scope.type_of(sql), self._scope.is_zero_of_nothing(sql)
         else:
             kind, zero = call.code.returns, False
-        if len(self._copies) > 1:
-            mine = self._copies.is_of(self._copy)
-            call = replace(call, where=f"{mine} AND ({call.where})" if call.where else mine)
-        name = self._column(self._finish_of(call, node), kind, node)
+        finished = self._finish_of(self._mine(call), node)
+        if self._expander.split:  # what is shared out among panes is no whole number
+            ((_, kind),) = describe(f"SELECT {finished} AS x FROM groups", self._types(), "groups")
+        name = self._column(finished, kind, node)
         self._zeros |= {name} if zero and not self._keys else set()
         return name
+
+    def _mine(self, call: Call) -> Call:
+        if len(self._copies) == 1:
+            return call
+        mine = self._copies.is_of(self._copy)
+        return replace(call, where=f"{mine} AND ({call.where})" if call.where else mine)
 
     def _column(self, sql: str, kind: str, node: exp.Expr) -> str:
         name = f"__c{self._number}_{len(self._named)}"

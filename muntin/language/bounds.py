@@ -1,4 +1,4 @@
-"""When a job's windows may leave: WITHIN, FIDELITY, STRAGGLERS and REVISE; and MAX ERRORS."""
+"""When a job's windows may leave: WITHIN, FIDELITY, STRAGGLERS, REVISE, EMIT; and MAX ERRORS."""
 
 from __future__ import annotations
 
@@ -8,12 +8,16 @@ from decimal import Decimal
 from sqlglot import exp
 
 from muntin.errors import LanguageError
+from muntin.kernel.around import looks_back
 from muntin.kernel.kinds import kind_of
 from muntin.language.over import Over, duration_of
 from muntin.language.script import Script
-from muntin.model import ORIGIN, Bounds, Job, Key, Sample
+from muntin.model.jobs import Bounds, Job
+from muntin.model.records import ORIGIN
+from muntin.model.shapes import Key, Sample
 
 _HOUR_US = 3_600_000_000
+MOST_SHOWN = 60  # windows that a record may change at once
 
 
 def bounds_of(script: Script, node: exp.Expr, over: Over) -> Bounds:
@@ -44,7 +48,19 @@ def bounded(script: Script, node: exp.Expr, over: Over, job: Job) -> Job:
         if not kind_of(shape).has_windows:
             message = "REVISE needs windows; without them, results leave as records come"
             raise script.error(message, node.args["revise"])
+        if looks_back(job):
+            message = (
+                "REVISE changes results that have left, and PREVIOUS has made others of them; a "
+                "job has one or the other"
+            )
+            raise script.error(message, node.args["revise"])
         shape = replace(shape, revise_us=bounds.revise_us)
+    if bounds.changes and looks_back(job):
+        message = (
+            "EMIT CHANGES shows windows before those one step earlier have left, which PREVIOUS "
+            "looks back at; a job has one or the other"
+        )
+        raise script.error(message, node.args["emit"])
     job = replace(job, shape=shape, bounds=bounds)
     errors = node.args.get("max")
     return job if errors is None else _allowing(job, int(errors.name))
@@ -67,12 +83,13 @@ class _Clauses:
         bounds = self._within(Bounds())
         bounds = self._fidelity(bounds)
         if self._over.gap is not None:
-            for clause, words in (("stragglers", "STRAGGLERS"), ("revise", "REVISE")):
+            refused = (("stragglers", "STRAGGLERS"), ("revise", "REVISE"), ("emit", "EMIT"))
+            for clause, words in refused:
                 if self._node.args.get(clause):
                     raise self._refuse_session(words, clause)
         stragglers = self._node.args.get("stragglers")
         leap = stragglers is not None and stragglers.name == "leap"
-        return self._revise(replace(bounds, leap=leap))
+        return self._changes(self._revise(replace(bounds, leap=leap)))
 
     def _within(self, bounds: Bounds) -> Bounds:
         within = self._node.args.get("within")
@@ -113,6 +130,20 @@ class _Clauses:
             raise self._script.error("REVISE FOR must be longer than zero", revise.this)
         return replace(bounds, revise_us=length)
 
+    def _changes(self, bounds: Bounds) -> Bounds:
+        emit = self._node.args.get("emit")
+        if emit is None or emit.name == "final":
+            return bounds
+        most = max(self._over.windows, key=lambda spec: spec.overlap)
+        if most.overlap > MOST_SHOWN:
+            message = (
+                f"a record is in {most.overlap:,} of these windows, and EMIT CHANGES shows all "
+                f"that have changed with every batch; at most {MOST_SHOWN} may overlap: let them "
+                "leave less often (EVERY), or say nothing, and they leave at their end"
+            )
+            raise self._script.error(message, emit)
+        return replace(bounds, changes=True)
+
     def _share(self, node: exp.Expr, clause: str) -> float:
         share = float(Decimal(node.name) / 100)
         if not 0 < share <= 1:
@@ -121,5 +152,5 @@ class _Clauses:
         return share
 
     def _refuse_session(self, words: str, clause: str) -> LanguageError:
-        message = f"{words} needs windows made of panes; sessions have none"
+        message = f"{words} needs windows made of panes; sessions have none{self._over.hint}"
         return self._script.error(message, self._node.args[clause])

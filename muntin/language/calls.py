@@ -11,7 +11,7 @@ from sqlglot import exp
 from muntin.kernel.aggregates import EXPANSIONS, FEW, arity, instead_of
 from muntin.kernel.engine import aggregate_names
 from muntin.kernel.expander import Call
-from muntin.kernel.lists import MOST_FIRST, MOST_LISTED
+from muntin.kernel.lists import MOST_ASKED, MOST_FIRST, MOST_LISTED
 from muntin.language.scope import Scope, is_number, is_time
 
 _SYNONYMS = {
@@ -103,6 +103,7 @@ class _Form:
     args: Sequence[exp.Expr]
     distinct: bool = False
     order: Sequence[exp.Ordered] = ()
+    limit: exp.Expr | None = None
 
     @property
     def few(self) -> bool:
@@ -134,7 +135,9 @@ def call_of(node: exp.Expr, scope: Scope, before: int | None = None) -> Call:
     if form.distinct and form.order and (directions[0][0] != given[0] or len(directions) > 1):
         message = f"{form.written} of DISTINCT values can only be in their own order"
         raise scope.script.error(message, form.order[0], function)
-    return Call(form.name, tuple(given), form.distinct, where, None, tuple(directions), many)
+    limit = int(form.limit.name) if form.limit is not None else None
+    order_by, words = tuple(directions), form.written
+    return Call(form.name, tuple(given), form.distinct, where, None, order_by, many, limit, words)
 
 
 def _direction(ordered: exp.Ordered) -> str:
@@ -149,6 +152,9 @@ def _form_of(function: exp.Expr, scope: Scope) -> _Form:
         function, within = function.this, function.expression.expressions
     name = _mergeable_name(function, bool(within), scope)
     args, distinct, order = list(function.expressions), False, list(within)
+    limit = args[-1].expression if args and isinstance(args[-1], exp.Limit) else None
+    if limit is not None:
+        args[-1] = args[-1].this
     if args and isinstance(args[-1], exp.Order):
         order += args[-1].expressions
         args[-1] = args[-1].this
@@ -164,7 +170,7 @@ def _form_of(function: exp.Expr, scope: Scope) -> _Form:
             raise scope.script.error(message, within[0], function)
         if within[0].args.get("desc"):
             args = [args[0], *(_from_the_end(arg) for arg in args[1:])]
-    return _Form(name, function.name.lower(), args, distinct, order)
+    return _Form(name, function.name.lower(), args, distinct, order, limit)
 
 
 def _from_the_end(shares: exp.Expr) -> exp.Expr:
@@ -229,6 +235,12 @@ def _check_form(form: _Form, function: exp.Expr, scope: Scope) -> None:
     if form.order and name not in _ORDERED:
         message = "ORDER BY in an aggregate cannot be merged; use arg_min or arg_max"
         raise scope.script.error(message, form.order[0], function)
+    if form.limit is not None and (name not in _ORDERED or not _is_count(form.limit, MOST_ASKED)):
+        message = (
+            f"LIMIT in an aggregate is a whole number between 1 and {MOST_ASKED:,}, behind the "
+            "values of a list, as in list(x ORDER BY y LIMIT 100)"
+        )
+        raise scope.script.error(message, form.limit, function)
     if form.distinct and (name not in _DISTINCT or form.few):
         raise scope.script.error(f"DISTINCT is not possible with {form.written}", function)
     limit = MOST_LISTED if name == "approx_top_k" else MOST_FIRST if form.few else None

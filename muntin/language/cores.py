@@ -6,7 +6,7 @@ around it. Whatever reads no records, reads rows of cores, and belongs to the fi
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 
@@ -14,12 +14,18 @@ from sqlglot import exp
 
 from muntin.errors import LanguageError
 from muntin.language.calls import is_aggregate, is_query, is_unnest, is_windowed
+from muntin.language.composites import composed, view_of
+from muntin.language.derived import stream_name
 from muntin.language.joins import joined, unnested
+from muntin.language.latest import is_latest, latest_name
 from muntin.language.messages import nearest
 from muntin.language.queries import usual_name
 from muntin.language.scope import Scope, Shown, View
 from muntin.language.script import Script
-from muntin.model import Stream, Table
+from muntin.language.sources import OF_JOB
+from muntin.language.unjoined import Side, grouped_first
+from muntin.model.streams import Stream
+from muntin.model.tables import Table
 
 _ROWS = None  # what is shown by a source that has no records of the stream
 _Names = Mapping[str, View | None]  # what WITH has named so far
@@ -58,16 +64,19 @@ class Found:
     cores: list[Core] = field(default_factory=list)
     views: list[exp.Expr] = field(default_factory=list)
     tables: dict[str, Table] = field(default_factory=dict)  # that are joined with rows of cores
+    previous: list[exp.Table] = field(default_factory=list)  # where the job looks back at itself
+    latest: list[exp.Table] = field(default_factory=list)  # where it looks at results of others
 
 
 def find_cores(
     script: Script,
     query: exp.Expr,
+    job: str,
     streams: Mapping[str, Stream],
     tables: Mapping[str, Table] = MappingProxyType({}),
 ) -> Found:
-    """The cores of a query; refuses one that needs every record of a window."""
-    finder = _Finder(script, streams, tables)
+    """The cores of a job's query; refuses one that needs every record of a window."""
+    finder = _Finder(script, job, streams, tables)
     view = finder.query(query, {})
     finder.check_all_seen(query)
     if view is not None:
@@ -75,14 +84,48 @@ def find_cores(
         raise script.error(message, query)
     if not finder.found.cores:
         raise script.error("expected FROM and the name of a stream", query)
-    return finder.found
+    read = {core.view.stream.name: core for core in finder.found.cores}
+    if len(read) == 1:
+        return finder.found
+    _check_together(script, list(read.values()))
+    whole = composed([core.view.stream for core in read.values()])
+    together = _Finder(script, job, streams, tables, whole)
+    together.query(query, {})
+    return together.found
+
+
+def _check_together(script: Script, cores: Sequence[Core]) -> None:
+    """Refuses streams that one job cannot read."""
+    first = cores[0].view.stream
+    for core in cores:
+        stream, place = core.view.stream, core.select.args["from_"]
+        if stream.agents:
+            message = (
+                f"stream '{stream.name}' comes from agents, which count each stream by itself; a "
+                "job that joins streams reads their files: name these after FROM"
+            )
+            raise script.error(message, place, core.select)
+        if stream.spans != first.spans:
+            spans = (
+                f"'{s.name}' counts records by {s.spans or 'moments'}" for s in (first, stream)
+            )
+            message = "streams that are joined agree in what spans of records mean"
+            raise script.error(f"{message}; {', '.join(spans)}", place, core.select)
 
 
 class _Finder:
     def __init__(
-        self, script: Script, streams: Mapping[str, Stream], tables: Mapping[str, Table]
+        self,
+        script: Script,
+        job: str,
+        streams: Mapping[str, Stream],
+        tables: Mapping[str, Table],
+        whole: Stream | None = None,
     ) -> None:
+        """Streams are read as members of the `whole`, if there is one."""
         self._script = script
+        self._job = job
+        self._whole = whole
         self._streams = {name.lower(): stream for name, stream in streams.items()}
         self._tables = {name.lower(): table for name, table in tables.items()}
         self._seen: set[int] = set()
@@ -156,13 +199,16 @@ class _Finder:
         if len(sources) > 1:
             if id(first) in tables and source is not first:
                 message = (
-                    f"records come first: FROM {view.stream.name} JOIN {tables[id(first)].name}"
+                    f"records come first: FROM {view.reads.name} JOIN {tables[id(first)].name}"
                 )
                 raise self._script.error(message, first)
+            sides = [Side(source, view) for source, view in views]
+            for side, join in zip(sides[1:], joins, strict=False):
+                side.join = join
             if source is not first or laterals:
-                raise self._unjoined(source, view)
+                raise self._unjoined(source, view, select, sides)
             for join in joins:
-                view = self._joined(view, join, names)
+                view = self._joined(view, join, names, select, sides)
         for clause in ("where", "group"):
             self._refuse_subqueries(select.args.get(clause))
         if not _aggregates(select, self._scope(select, view)):
@@ -173,27 +219,46 @@ class _Finder:
 
     def _table(self, node: exp.Expr, names: _Names) -> Table | None:
         """The table of a file that a source stands for, if it does."""
+        if is_latest(node):
+            return self._tables[latest_name(node)]
         plain = isinstance(node, exp.Table) and isinstance(node.this, exp.Identifier)
-        if not plain or node.name.lower() in names:
+        if not plain or node.name.lower() in names or node.meta.get(OF_JOB):
             return None
         return self._tables.get(node.name.lower())
 
-    def _joined(self, view: View, join: exp.Expr, names: _Names) -> View:
+    def _joined(
+        self,
+        view: View,
+        join: exp.Expr,
+        names: _Names,
+        select: exp.Select,
+        sides: Sequence[Side],
+    ) -> View:
         """The records, each beside the rows of a table that fit it, or elements of a list."""
         if isinstance(join.this, exp.Unnest):
             return unnested(self._script, view, join)
         table = self._table(join.this, names)
+        if is_previous(join.this):
+            message = (
+                "what was before is joined with groups, not with records: FROM (SELECT key, … "
+                f"FROM {view.reads.name} GROUP BY key) JOIN PREVIOUS({self._job}) USING (key)"
+            )
+            raise self._script.error(message, join.this)
         if table is None:
-            raise self._unjoined(join.this, view)
+            raise self._unjoined(join.this, view, select, sides)
         self._refuse_subqueries(join.args.get("on"))
         return joined(self._script, view, join, table)
 
-    def _unjoined(self, source: exp.Expr, view: View) -> LanguageError:
-        message = (
-            f"a join would need every record of stream '{view.stream.name}', and {_EVERY_RECORD}; "
-            "aggregate it by the key first, as in JOIN (SELECT key, count(*) … GROUP BY key)"
-        )
-        return self._script.error(message, source)
+    def _unjoined(
+        self, source: exp.Expr, view: View, select: exp.Select, sides: Sequence[Side]
+    ) -> LanguageError:
+        message = f"a join would need every record of stream '{view.reads.name}', and"
+        shown = grouped_first(self._script, select, sides)
+        if shown is None:
+            hint = "aggregate it by the key first, as in JOIN (SELECT key, count(*) … GROUP BY key)"
+        else:
+            hint = f"aggregate by the key first: {shown}"
+        return self._script.error(f"{message} {_EVERY_RECORD}; {hint}", source)
 
     def _source(self, node: exp.Expr, names: _Names) -> View | None:
         if isinstance(node, exp.Subquery):
@@ -204,22 +269,29 @@ class _Finder:
         if not isinstance(node, exp.Table):
             return self._made(node)
         self._seen.add(id(node))
+        if is_previous(node):
+            return self._previous(node)
+        if is_latest(node):
+            self.found.latest.append(node)
+            return _ROWS
         if not isinstance(node.this, exp.Identifier):
             return self._made(node.this)
         plain = node.args.keys() - {"this", "alias", "joins", "laterals"}
         if any(node.args.get(clause) for clause in plain):
             raise self._script.error("expected the name of a stream alone", node)
-        name = node.name.lower()
+        name = stream_name(node).lower()
         if name in names:
             view = self._renamed(names[name], node)
             return view and replace(view, called=(node.alias_or_name,))
         if name in self._tables:
             return _ROWS
         if name not in self._streams:
-            every = [s.name for s in self._streams.values()]
+            every = [s.name for s in self._streams.values() if s.job is None]
             every += [t.name for t in self._tables.values()]
             what = "stream or table" if self._tables else "stream"
             known = nearest(node.name, every, "there is none")
+            if "." in node.name:
+                known = f"files are declared: CREATE TABLE name FROM '{node.name}'"
             raise self._script.error(f"unknown {what} '{node.name}'; {known}", node)
         return self._stream(node, self._streams[name])
 
@@ -239,11 +311,20 @@ class _Finder:
     def _stream(self, node: exp.Table, stream: Stream) -> View:
         if node.args.get("alias") and node.args["alias"].columns:
             raise self._script.error("expected the name of a stream alone", node)
-        other = next((c.view.stream for c in self.found.cores), stream)
-        if other.name != stream.name:
-            message = f"a job reads one stream, and this one reads '{other.name}' already"
-            raise self._script.error(message, node)
-        return View.of(stream, node.alias)
+        called = node.alias or node.name
+        whole = self._whole
+        if whole is not None and stream.name in [member.name for member in whole.members]:
+            return view_of(whole, stream.name, called)
+        return View.of(stream, called)
+
+    def _previous(self, node: exp.Table) -> View | None:
+        """The rows of the job's own result one step earlier."""
+        asked = node.this.expressions
+        if len(asked) != 1 or asked[0].name.lower() != self._job.lower():
+            message = f"a job looks back at its own results: PREVIOUS({self._job})"
+            raise self._script.error(message, node.this, node)
+        self.found.previous.append(node)
+        return _ROWS
 
     def _made(self, node: exp.Expr) -> View | None:
         """What FROM may call: it must depend on nothing but the job's rows."""
@@ -253,6 +334,8 @@ class _Finder:
         if name not in _MADE_IN_FROM:
             what = f"{name}()" if name else "this"
             message = f"{what} is not possible in FROM; a job reads its stream and declared tables"
+            if name.startswith("read_") or name.endswith("_scan"):
+                message += ": CREATE TABLE name FROM 'file'"
             raise self._script.error(message, node)
         return _ROWS
 
@@ -325,6 +408,13 @@ def joins_of(select: exp.Select) -> list[exp.Expr]:
     read = select.args.get("from_")
     before = read.this.args.get("joins") if read is not None else None
     return [*(before or ()), *(select.args.get("joins") or ())]
+
+
+def is_previous(node: exp.Expr) -> bool:
+    """Whether FROM reads PREVIOUS(job)."""
+    if not isinstance(node, exp.Table) or not isinstance(node.this, exp.Anonymous):
+        return False
+    return str(node.this.name).lower() == "previous"
 
 
 def _aggregates(select: exp.Select, scope: Scope) -> bool:

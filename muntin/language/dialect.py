@@ -1,4 +1,4 @@
-"""DuckDB's SQL plus CREATE STREAM, JOB, TABLE and AGGREGATE, and DROP JOB, for sqlglot.
+"""DuckDB's SQL plus CREATE STREAM, JOB, TABLE and AGGREGATE, and orders to jobs, for sqlglot.
 
 The parser only recognises; `check` decides what is meant and whether it can be done.
 """
@@ -13,10 +13,11 @@ from sqlglot.dialects.duckdb import DuckDB
 from sqlglot.tokenizer_core import Token, TokenType
 
 from muntin.kernel.tables import KINDS as TABLE_FORMATS
-from muntin.language.expressions import ExpressionParser
+from muntin.language.messages import groups_joined
+from muntin.language.sources import SourceParser
 from muntin.units import counted, is_unit
 
-_LIMITS = ("PANE", "BEGIN", "EXTENT", "WITHIN", "FIDELITY", "STRAGGLERS", "REVISE", "MAX")
+_LIMITS = ("PANE", "BEGIN", "EXTENT", "WITHIN", "FIDELITY", "STRAGGLERS", "REVISE", "EMIT", "MAX")
 _OF_WINDOWS = {"EVERY": "slide", "CUMULATE": "step", "FROM": "start", "AT": "zone"}
 _OF_STREAMS = {"FORMAT": "format", "TIMESTAMP": "timestamp", "SLACK": "slack",
                "SOURCES": "sources", "ON BAD ROW": "on_bad_row"}  # fmt: skip
@@ -24,6 +25,7 @@ _BEFORE_WINDOW = {"WHERE": "WHERE", "GROUP": "GROUP BY", "HAVING": "HAVING", "OR
                   "LIMIT": "LIMIT", "OFFSET": "OFFSET", "QUALIFY": "QUALIFY"}  # fmt: skip
 _CLAUSES = (*_OF_WINDOWS, *_LIMITS)
 SPANS = ("START", "END", "TOUCH", "SPLIT")
+ORDERS = ("PAUSE", "RESUME", "RESET")
 FORMATS = ("json", "csv", "parquet", "combined", "common", "regex", "text")
 
 
@@ -58,8 +60,11 @@ class CreateJob(exp.Expression):
         "fidelity": False,
         "stragglers": False,
         "revise": False,
+        "emit": False,
         "max": False,
         "end": False,
+        "replaces": False,
+        "at": False,
     }
 
 
@@ -73,6 +78,16 @@ class CreateTable(exp.Expression):
 
 class DropJob(exp.Expression):
     arg_types: ClassVar = {"this": True, "if_exists": False}
+
+
+class JobOrder(exp.Expression):
+    """PAUSE, RESUME or RESET, and the name of a job."""
+
+    arg_types: ClassVar = {"this": True, "does": True}
+
+
+class SetParameter(exp.Expression):
+    arg_types: ClassVar = {"this": True, "parameter": True, "value": True}
 
 
 class FormatSpec(exp.Expression):
@@ -108,7 +123,7 @@ class WindowKind(exp.Expression):
     }
 
 
-class MuntinParser(ExpressionParser):
+class MuntinParser(SourceParser):
     _in_query = False  # where a statement is a SELECT, as in WITH
 
     def _parse_statement(self) -> exp.Expr | None:
@@ -120,9 +135,38 @@ class MuntinParser(ExpressionParser):
             return self._take_create()
         if self._match(TokenType.DROP):
             return self._take_drop()
-        return self._refuse("expected CREATE STREAM, JOB, TABLE or AGGREGATE, or DROP JOB")
+        if self._match_texts(ORDERS):
+            return self._take_order()
+        if self._match(TokenType.SET):
+            return self._take_set()
+        expected = "CREATE STREAM, JOB, TABLE or AGGREGATE, or DROP, PAUSE, RESUME or RESET JOB"
+        return self._refuse(f"expected {expected}, or SET")
+
+    def _take_order(self) -> exp.Expr:
+        does = self._prev.text.upper()
+        if not self._match_text_seq("JOB"):
+            self._refuse(f"expected JOB after {does}")
+        return self._take_end(JobOrder(this=self._take_name("job"), does=does.lower()))
+
+    def _take_set(self) -> exp.Expr:
+        job = self._take_name("job")
+        if not self._match(TokenType.DOT):
+            self._refuse("expected a job and its parameter, as in SET job.threshold = 5")
+        parameter = self._take_name("parameter")
+        if not (self._match(TokenType.EQ) or self._match_text_seq("TO")):
+            self._refuse("expected = and a value")
+        value = self._placed(self._parse_assignment)
+        if value is None:
+            self._refuse("expected a value, such as 5 or 'text'")
+        return self._take_end(SetParameter(this=job, parameter=parameter, value=value))
 
     def _take_create(self) -> exp.Expr:
+        if self._match_text_seq("OR", "REPLACE"):
+            if not self._match_text_seq("JOB"):
+                self._refuse("expected JOB after OR REPLACE")
+            job = self._take_job()
+            job.set("replaces", True)
+            return job
         if self._match_text_seq("STREAM"):
             return self._take_stream()
         if self._match_text_seq("JOB"):
@@ -228,7 +272,9 @@ class MuntinParser(ExpressionParser):
         token = self._curr
         kind = self._take_word(f"expected one of {', '.join(FORMATS)}").lower()
         if kind not in FORMATS:
-            self._refuse(f"unknown format '{kind}'; expected {', '.join(FORMATS)}", token)
+            close = get_close_matches(kind, FORMATS, n=1)
+            meant = f"did you mean {close[0]}?" if close else f"expected {', '.join(FORMATS)}"
+            self._refuse(f"unknown format '{kind}'; {meant}", token)
         spec = FormatSpec(this=kind)
         if kind == "regex":
             spec.set("pattern", self._take_string("a quoted regular expression with named groups"))
@@ -261,7 +307,9 @@ class MuntinParser(ExpressionParser):
     def _take_job(self) -> exp.Expr:
         name = self._take_name("job")
         if not self._match(TokenType.ALIAS):
-            self._refuse("expected AS SELECT … after the job's name")
+            dashed = self._curr.token_type is TokenType.DASH
+            hint = "; one with '-' stands in double quotes" if dashed else ""
+            self._refuse(f"expected AS SELECT … after the job's name{hint}")
         is_python = self._match_text_seq("PYTHON")
         code = self._take_string("a quoted 'module:Class'") if is_python else None
         self._in_query = True
@@ -276,7 +324,17 @@ class MuntinParser(ExpressionParser):
                 windows.append(self._take_window("','"))
             job.set("windows", windows)
             self._take_bounds(job, windows[0].args.get("range"))
+        if self._match_text_seq("AT", "NEXT"):
+            first = self._prev
+            if not self._match_texts(("WINDOW", "PANE")):
+                self._refuse("expected WINDOW or PANE after AT NEXT")
+            job.set("at", self._since(first, exp.Var(this=self._prev.text.lower())))
         return self._take_end(job)
+
+    def _is_at_next(self) -> bool:
+        """Whether AT NEXT WINDOW follows, rather than AT with a time zone or a share."""
+        following = self._next.text.upper() if self._next else ""
+        return bool(self._curr) and self._curr.text.upper() == "AT" and following == "NEXT"
 
     def _take_source(self) -> exp.Expr:
         """FROM and WHERE of a job in Python, as a query that selects nothing."""
@@ -291,7 +349,7 @@ class MuntinParser(ExpressionParser):
             return self._since(first, WindowKind(gap=self._take_extent("SESSION")))
         length = self._take_extent(after)
         kind = WindowKind(range=length)
-        while self._curr and self._curr.text.upper() in _OF_WINDOWS:
+        while self._curr and self._curr.text.upper() in _OF_WINDOWS and not self._is_at_next():
             word = self._curr.text.upper()
             key = _OF_WINDOWS[word]
             self._take_once(kind, key, "AT TIME ZONE" if word == "AT" else word)
@@ -330,6 +388,10 @@ class MuntinParser(ExpressionParser):
             first = self._prev
             wanted = self._match_text_seq("FOR")
             return self._since(first, Revise(this=self._take_duration("FOR") if wanted else None))
+        if word == "EMIT":
+            if not self._match_texts(("CHANGES", "FINAL")):
+                self._refuse("expected CHANGES or FINAL after EMIT")
+            return self._since(self._prev, exp.Var(this=self._prev.text.lower()))
         if word == "MAX":
             return self._take_max_errors()
         take = self._take_position if word == "BEGIN" else self._take_extent
@@ -346,7 +408,8 @@ class MuntinParser(ExpressionParser):
 
     def _take_within(self) -> exp.Expr:
         first, length = self._curr, self._take_duration("WITHIN")
-        at = self._take_percent("AT", "99 PERCENT") if self._match_text_seq("AT") else None
+        is_share = not self._is_at_next() and self._match_text_seq("AT")
+        at = self._take_percent("AT", "99 PERCENT") if is_share else None
         return self._since(first, Within(this=length, at=at))
 
     def _take_fidelity(self) -> exp.Expr:
@@ -406,7 +469,9 @@ class MuntinParser(ExpressionParser):
                 what = "a length", "5 MINUTES or 1000 RECORDS"
             elif is_count(like):
                 what = "a whole number", "1000"
-            self._refuse(f"expected {what[0]} after {after}, for example {what[1]}")
+            is_quoted = self._curr.token_type in (TokenType.STRING, TokenType.INTERVAL)
+            plain = " without quotes and INTERVAL" if is_quoted else ""
+            self._refuse(f"expected {what[0]}{plain} after {after}, for example {what[1]}")
         return sign + self._prev.text
 
     def _take_position(self, after: str, like: exp.Expr | None) -> exp.Expr:
@@ -422,20 +487,6 @@ class MuntinParser(ExpressionParser):
         example = "1000" if is_count(like) else "'2026-01-31 12:00:00'"
         return self._refuse(f"expected {what} after {after}, for example {example}")
 
-    def _since(self, first: Token, node: exp.Expr) -> exp.Expr:
-        node.meta["place"] = first.start, self._prev.end + 1
-        return node
-
-    def _take_name(self, kind: str) -> exp.Expr:
-        name = self._parse_id_var(any_token=False)
-        return name or self._refuse(f"expected the name of the {kind}")
-
-    def _take_string(self, what: str) -> exp.Expr:
-        token = self._curr
-        if not self._match(TokenType.STRING):
-            self._refuse(f"expected {what}")
-        return exp.Literal.string(token.text).update_positions(token)
-
     def _take_word(self, expected: str) -> str:
         if not self._curr or not self._curr.text[:1].isalpha():
             self._refuse(expected)
@@ -448,6 +499,15 @@ class MuntinParser(ExpressionParser):
         if self._curr:
             self._refuse(f"did not expect '{self._curr.text}' here{self._hint(node)}")
         return node
+
+    def _groups_joined(self, node: exp.Expr) -> str | None:
+        """What to write where a join stands behind GROUP BY."""
+        words = " ".join(token.text.upper() for token in self._tokens[self._index :][:3])
+        if not node.args["query"].args.get("group") or "JOIN" not in words.split():
+            return None
+        start, _ = node.args["query"].meta["place"]
+        rest = self.sql[self._curr.start :].partition(";")[0]
+        return groups_joined(self.sql[start : self._curr.start], rest)
 
     def _hint(self, node: exp.Expr) -> str:
         """What could have followed where a statement goes on instead of ending."""
@@ -462,10 +522,17 @@ class MuntinParser(ExpressionParser):
             if (clause := _BEFORE_WINDOW.get(self._curr.text.upper().split()[0])) is not None:
                 return f"; {clause} stands before WINDOW"
             return f"; expected {_next_words(node, windows[-1])} or the end"
+        if (shown := self._groups_joined(node)) is not None:
+            return f"; groups are joined in parentheses: {shown}"
         if node.args["query"].args.get("from_"):
-            return "; expected WINDOW"
-        is_late = self._curr.token_type is TokenType.FROM
-        return "; it comes right after SELECT's list" if is_late else "; expected ',' or FROM"
+            words = (token.text.upper() for token in (self._prev, self._curr))
+            early = next((word for word in words if word in _LIMITS), None)
+            return f"; {early} stands behind WINDOW" if early else "; expected WINDOW"
+        if self._curr.token_type is TokenType.FROM:
+            return "; it comes right after SELECT's list"
+        if get_close_matches(self._prev.text.upper(), ["FROM"]):
+            return f"; did you mean FROM in the place of {self._prev.text}?"
+        return "; expected ',' or FROM"
 
 
 def is_count(length: exp.Expr | None) -> TypeGuard[exp.Expr]:
@@ -480,7 +547,7 @@ def _next_words(job: exp.Expr, window: exp.Expr) -> str:
     places = {word: (window, key) for word, key in _OF_WINDOWS.items()}
     places |= {word: (job, word.lower()) for word in _LIMITS}
     bounded = any(job.args.get(word.lower()) for word in _LIMITS)
-    paned = {*_OF_WINDOWS, "PANE", "FIDELITY", "STRAGGLERS", "REVISE"}
+    paned = {*_OF_WINDOWS, "PANE", "FIDELITY", "STRAGGLERS", "REVISE", "EMIT"}
     unwanted = paned if window.args.get("gap") else set()
     unwanted |= set(_OF_WINDOWS) if bounded else set()
     unwanted |= {"AT"} if is_count(window.args.get("range")) else set()
@@ -488,7 +555,7 @@ def _next_words(job: exp.Expr, window: exp.Expr) -> str:
         {"EVERY", "CUMULATE"} if window.args.get("slide") or window.args.get("step") else set()
     )
     words = [w for w, (n, key) in places.items() if w not in unwanted and not n.args.get(key)]
-    longer = {"MAX": "MAX ERRORS", "AT": "AT TIME ZONE"}
+    longer = {"MAX": "MAX ERRORS", "AT": "AT TIME ZONE", "EMIT": "EMIT CHANGES"}
     words = [longer.get(word, word) for word in words]
     return ", ".join(words if bounded or window.args.get("gap") else [*words, "','"])
 
@@ -498,3 +565,4 @@ class Muntin(DuckDB):
 
     class Tokenizer(DuckDB.Tokenizer):
         HEX_STRINGS: ClassVar = [("x'", "'"), ("X'", "'")]
+        KEYWORDS: ClassVar = {k: v for k, v in DuckDB.Tokenizer.KEYWORDS.items() if k != "RESET"}

@@ -2,18 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
 
+from muntin.kernel.around import looks_back
+from muntin.kernel.forms import finished_as, merged_as
 from muntin.kernel.kinds import kind_of
 from muntin.kernel.plan import Plan, hasty, plan_of, skipping
 from muntin.kernel.python.code import methods_of
+from muntin.kernel.together import passes
+from muntin.language.cycles import cycles
 from muntin.language.layout import laid_out
-from muntin.model import Format, Job, Part, Program, Shape, Stream, Table
+from muntin.model.jobs import Job, Program
+from muntin.model.shapes import Part, Shape
+from muntin.model.streams import Format, Stream
+from muntin.model.tables import OF_JOB, Table
 from muntin.units import describe, describe_extent, describe_time, describe_window
 from muntin.windows.choice import Choice
 from muntin.windows.spec import WindowSpec
 
 _Row = tuple[str, ...]
+_NAMED = 5  # jobs that share something
 
 
 def explain(program: Program, choices: Mapping[str, Choice] | None = None) -> str:
@@ -22,15 +32,67 @@ def explain(program: Program, choices: Mapping[str, Choice] | None = None) -> st
     for job in program.jobs.values():
         windows.setdefault((job.stream, job.shape.id), set()).update(job.windows)
     texts = [*map(explain_stream, program.streams.values())]
+    company = {stream: _Groups.made(program.jobs_of(stream)) for stream in program.streams}
+    circles = cycles(program)
     for job in program.jobs.values():
         shared = tuple(sorted(windows[job.stream, job.shape.id], key=lambda spec: spec.key))
-        texts.append(explain_plan(plan_of(job, shared, (choices or {}).get(job.shape.id))))
+        plan = plan_of(job, shared, (choices or {}).get(job.shape.id))
+        ways = [way for way in circles if job.title in way]
+        texts.append(explain_plan(plan, company[job.stream].of(job), ways))
         notes = hasty(job, program.streams[job.stream].slack_us), skipping(job)
         texts += [f"note: {note}\n" for note in notes if note is not None]
     return "\n".join(texts)
 
 
+@dataclass(frozen=True)
+class Company:
+    """The jobs with which one shares the pass over records, merging, and finishing."""
+
+    passing: Sequence[str] = ()
+    merging: Sequence[str] = ()
+    finishing: Sequence[str] = ()
+
+
+ALONE = Company()
+
+
+@dataclass(frozen=True)
+class _Groups:
+    """The jobs of a stream by what they share."""
+
+    passing: Mapping[bool, Sequence[str]]
+    merging: Mapping[Hashable, Sequence[str]]
+    finishing: Mapping[Hashable, Sequence[str]]
+    together: frozenset[str]  # shapes
+
+    @classmethod
+    def made(cls, jobs: Sequence[Job]) -> _Groups:
+        together = passes(job.shape for job in jobs)
+        passing, merging, finishing = (dict[Any, list[str]]() for _ in range(3))
+        for job in jobs:
+            passing.setdefault(job.shape.id in together, []).append(job.name)
+            merging.setdefault(merged_as(job), []).append(job.name)
+            finishing.setdefault(finished_as(job), []).append(job.name)
+        return cls(passing, merging, finishing, together)
+
+    def of(self, job: Job) -> Company:
+        """The others of a job's groups."""
+        form, windows = merged_as(job), finished_as(job)
+        passing = self.passing[True] if job.shape.id in self.together else ()
+        merging = self.merging[form] if form is not None else ()
+        finishing = self.finishing[windows] if windows is not None else ()
+        others = ([n for n in names if n != job.name] for names in (passing, merging, finishing))
+        return Company(*others)
+
+
 def explain_stream(stream: Stream) -> str:
+    columns = ["  columns", *_table((c.name, c.type) for c in stream.visible_columns()), ""]
+    if stream.members:
+        members = f"  members    {', '.join(member.name for member in stream.members)}"
+        return "\n".join([f"STREAM {stream.name}", members, *columns])
+    if stream.job is not None:
+        told = f"results of job {stream.job}; a row counts at the end of its window"
+        return "\n".join([f"STREAM {stream.name}", f"  {told}", *columns])
     slack = "none: nothing is late on finite input, and live logs allow no disorder"
     lines = [
         f"STREAM {stream.name}",
@@ -39,14 +101,15 @@ def explain_stream(stream: Stream) -> str:
         f"  timestamp  {stream.timestamp}{_spans(stream)}",
         f"  slack      {describe(stream.slack_us) if stream.slack_us is not None else slack}",
         f"  bad rows   {stream.on_bad_row}",
-        "  columns",
-        *_table((c.name, c.type) for c in stream.visible_columns()),
     ]
-    return "\n".join([*lines, ""])
+    return "\n".join([*lines, *columns])
 
 
-def explain_plan(plan: Plan) -> str:
-    """A plan in words, with the statement of every operator that has one."""
+def explain_plan(plan: Plan, company: Company = ALONE, ways: Iterable[Sequence[str]] = ()) -> str:
+    """A plan in words, with the statement of every operator that has one.
+
+    It shares work with the jobs of its `company`. By some `ways` it uses its own results.
+    """
     job, shape = plan.job, plan.shape
     lines = [
         f"JOB {job.name} on {job.stream}",
@@ -56,6 +119,8 @@ def explain_plan(plan: Plan) -> str:
         *_leaves(job),
         f"  errors   {_errors(job.max_errors)}",
         *_sharing(plan),
+        *_company(company),
+        *_cycles(job.title, ways),
         *(f"  join     {_table_of(j.table)}, on {j.on}" for j in shape.joins),
         *(f"  unnest   {u.column} {u.type} of {u.sql}" for u in shape.lists),
         *([f"  filter   {shape.where}"] if shape.where else []),
@@ -74,11 +139,19 @@ def _around(job: Job) -> Iterator[str]:
     """The columns that the finish has of the core, in the user's words, and its tables."""
     if job.around is not None:
         yield "  core, for the finish"
-        yield from _table(job.around.words)
+        streams = dict(job.around.reads)
+        yield from _table(
+            (name, streams[name], words) if streams else (name, words)
+            for name, words in job.around.words
+        )
         yield from (f"  table    {_table_of(table)}" for table in job.around.tables)
+    if looks_back(job):
+        yield "  previous the rows of the result one step earlier, none if there was none"
 
 
 def _table_of(table: Table) -> str:
+    if table.kind == OF_JOB:
+        return f"the newest result of job {table.path}"
     return f"{table.name} ({table.kind} {table.path})"
 
 
@@ -135,6 +208,8 @@ def _leaves(job: Job) -> Iterator[str]:
         yield "  leap     over sources that are two panes behind the middle one"
     if bounds.revise_us is not None:
         yield f"  revise   for {describe(bounds.revise_us)}, when late records come"
+    if bounds.changes:
+        yield "  emit     changes: with every batch, windows that are open and have changed"
 
 
 def _errors(limit: int) -> str:
@@ -165,6 +240,30 @@ def _sharing(plan: Plan) -> Iterator[str]:
     kind = kind_of(plan.shape)
     if kind.has_panes and kind.has_cells:
         yield f"  sharing  {plan.sharing}: {plan.reason}"
+
+
+def _company(company: Company) -> Iterator[str]:
+    """Who shares what; what statements say of the pass is done in arrays."""
+    if company.passing:
+        yield f"  pass     one over the records, with {_named(company.passing)}; equal conditions,"
+        yield "           keys and arguments are evaluated once, and cells are added up in arrays"
+    if company.merging:
+        yield f"  merging  blocks of one form, by one statement: with {_named(company.merging)}"
+    if company.finishing:
+        yield f"  finish   the same windows of one form, too: with {_named(company.finishing)}"
+
+
+def _named(names: Sequence[str]) -> str:
+    more = len(names) - _NAMED
+    return f"{', '.join(names[:_NAMED])}{f' and {more:,} others' if more > 0 else ''}"
+
+
+def _cycles(title: str, ways: Iterable[Sequence[str]]) -> Iterator[str]:
+    """The ways on which a job uses its own results, from one job to whose results it uses."""
+    for way in ways:
+        at = list(way).index(title)
+        told = " → ".join([*way[at:], *way[:at], title])
+        yield f"  cycle    {told}: each uses the newest finished result of the next"
 
 
 def _places(stream: Stream) -> str:

@@ -46,15 +46,20 @@ class ExpressionParser(DuckDBParser):
         for token, parse in DuckDBParser.LAMBDAS.items()
         if token is not TokenType.ARROW
     }
+    # `list(x)[1]` is an element of an aggregate, and no way to write a list.
+    ARRAY_CONSTRUCTORS: ClassVar = {"ARRAY": exp.Array}
     # WINDOW ends the SELECT here: it opens our clause, not a list of named windows, and is no name.
     ID_VAR_TOKENS: ClassVar = DuckDBParser.ID_VAR_TOKENS - {TokenType.WINDOW}
     ALIAS_TOKENS: ClassVar = DuckDBParser.ALIAS_TOKENS - {TokenType.WINDOW}
     TABLE_ALIAS_TOKENS: ClassVar = DuckDBParser.TABLE_ALIAS_TOKENS - {TokenType.WINDOW}
-    QUERY_MODIFIER_PARSERS: ClassVar = {
-        token: parse
-        for token, parse in DuckDBParser.QUERY_MODIFIER_PARSERS.items()
-        if token is not TokenType.WINDOW
-    }
+
+    def _parse_window_clause(self) -> None:
+        """Leaves WINDOW to the job; one that names windows of OVER is refused."""
+        words = self._tokens[self._index + 1 : self._index + 3]
+        if len(words) == 2 and words[1].token_type is TokenType.ALIAS:
+            name = words[0].text
+            message = "WINDOW opens the windows of the job, and names none"
+            self._refuse(f"{message}; in the place of OVER {name} say OVER (…)", words[0])
 
     def _refuse(self, message: str, token: Token | None = None) -> NoReturn:
         raise LanguageError(message, self.sql, *self.place(token))
@@ -109,6 +114,9 @@ class ExpressionParser(DuckDBParser):
         parse = super()._parse_range
         return self._placed(lambda: parse(this, parse_is), left=this)
 
+    def _parse_bitwise(self) -> exp.Expr | None:
+        return self._placed(super()._parse_bitwise)
+
     def _parse_unary(self) -> exp.Expr | None:
         return self._placed(super()._parse_unary)
 
@@ -152,9 +160,11 @@ class ExpressionParser(DuckDBParser):
         parse = super()._parse_having
         return self._placed(lambda: parse(*args, **options))
 
-    def _parse_limit(self, *args: Any, **options: Any) -> exp.Expr | None:
+    def _parse_limit(
+        self, this: exp.Expr | None = None, *args: Any, **options: Any
+    ) -> exp.Expr | None:
         parse = super()._parse_limit
-        return self._placed(lambda: parse(*args, **options))
+        return self._placed(lambda: parse(this, *args, **options), left=this)
 
     def _parse_offset(self, *args: Any, **options: Any) -> exp.Expr | None:
         parse = super()._parse_offset
@@ -162,9 +172,7 @@ class ExpressionParser(DuckDBParser):
 
     def _parse_order(self, this: exp.Expr | None = None, *args: Any, **options: Any) -> Any:
         parse = super()._parse_order
-        if this is not None:
-            return parse(this, *args, **options)
-        return self._placed(lambda: parse(this, *args, **options))
+        return self._placed(lambda: parse(this, *args, **options), left=this)
 
     def _replace_lambda(self, node: exp.Expr | None, expressions: Any) -> exp.Expr | None:
         return node  # `scope` tells parameters and columns apart

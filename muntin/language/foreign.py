@@ -21,7 +21,7 @@ _CREATED = re.compile(
     r"(?:IF\s+NOT\s+EXISTS\s+)?([\w-]+)\s+(?:WITH\s*\([^)]*\)\s*)?AS\s+(?=SELECT\b|WITH\b|FROM\b)",
     re.IGNORECASE,
 )
-_EMIT = re.compile(r"\s+EMIT\s+(?:CHANGES|FINAL|ON\s+WINDOW\s+CLOSE)\b", re.IGNORECASE)
+_EMIT = re.compile(r"\s+EMIT\s+(CHANGES|FINAL|ON\s+WINDOW\s+CLOSE)\b", re.IGNORECASE)
 _KSQL = re.compile(r"\s+WINDOW\s+(TUMBLING|HOPPING|SESSION)\s*\(([^)]*)\)", re.IGNORECASE)
 _CALL = re.compile(
     r"\b(TABLE\s*\(\s*)?(TUMBLE|HOP|CUMULATE|SESSION|SESSION_WINDOW|WINDOW|TUMBLING_?WINDOW|"
@@ -79,10 +79,14 @@ def _words(statement: str) -> Iterator[tuple[str, int, int]]:
         (_CALL, windows),
         (_BOUND, windows),
         (_FIELD, windows),
-        (_EMIT, "results leave with every window here, and are final:"),
+        (_EMIT, "a job has windows here, and EMIT stands behind them:"),
     ):
         found = pattern.search(statement)
-        if found is not None and not (pattern is _CALL and _is_plain(statement, found)):
+        ours = found is not None and (
+            (pattern is _CALL and _is_plain(statement, found))
+            or (pattern is _EMIT and _is_ours(statement, found))
+        )
+        if found is not None and not ours:
             lead = len(found[0]) - len(found[0].lstrip())
             yield said, found.start() + lead, found.end()
 
@@ -95,10 +99,17 @@ def _is_plain(statement: str, call: re.Match[str]) -> bool:
     return known and _OURS.search(statement) is not None
 
 
+def _is_ours(statement: str, emit: re.Match[str]) -> bool:
+    """Whether EMIT stands behind our windows, and says what we have too."""
+    window = _OURS.search(statement)
+    return window is not None and window.start() < emit.start() and emit[1][:2].upper() != "ON"
+
+
 def _translated(statement: str) -> str:
     """The statement with a clause for its windows, and nothing else of another system."""
     windows: list[str] = []
     query = _CREATED.sub(r"CREATE JOB \1 AS ", statement)
+    emitted = _EMIT.search(query)
     query = _EMIT.sub("", query)
 
     def ksql(found: re.Match[str]) -> str:
@@ -122,7 +133,8 @@ def _translated(statement: str) -> str:
     query = _GROUP.sub(_without_bounds, query)
     if _OURS.search(query) is None:
         query = f"{query.rstrip()} WINDOW {windows[0] if windows else '1 HOUR'}"
-    return query
+    changes = emitted is not None and emitted[1].upper() == "CHANGES"
+    return f"{query.rstrip()} EMIT CHANGES" if changes else query
 
 
 def _replaced(

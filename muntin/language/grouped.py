@@ -12,13 +12,23 @@ import duckdb
 from sqlglot import exp
 
 from muntin.kernel.aggregates import expand
-from muntin.kernel.engine import describe, rehearse
-from muntin.kernel.expander import Call, Expander, stored
+from muntin.kernel.canonical import (
+    canonical_sql,
+    canonical_type,
+    collated,
+    is_respelled,
+    restored_sql,
+    spelling_sql,
+)
+from muntin.kernel.engine import collation, describe, rehearse
+from muntin.kernel.expander import Call, Expander
 from muntin.language.calls import call_of, is_aggregate
 from muntin.language.messages import reason
 from muntin.language.scope import Scope, is_condition, is_parameter
 from muntin.language.script import tokens
-from muntin.model import SET, Finish, Key, Part
+from muntin.model.jobs import Finish
+from muntin.model.records import SET
+from muntin.model.shapes import Key, Part
 
 _GROUPINGS = ("grouping", "grouping_id")
 
@@ -35,9 +45,10 @@ class Groups:
         self._scope = scope
         self._sets = sets
         self._expander = expander
+        self._given = keys
         self._words = [tokens(sql) for sql, _ in keys]
         self._finished: dict[str, str] = {}
-        self.keys = tuple(Key(sql, stored(kind)) for sql, kind in keys)
+        self.keys = tuple(key_of(sql, kind) for sql, kind in keys)
         if sets:
             self.keys += (Key(SET, "BIGINT"),)
 
@@ -53,7 +64,7 @@ class Groups:
 
     def scalars(self) -> tuple[str, ...]:
         """All that is evaluated on every record: keys and arguments."""
-        keys = (key.sql for key in self.keys if key.sql != SET)
+        keys = (sql for sql, _ in self._given)
         return tuple(dict.fromkeys((*keys, *self._expander.arguments())))
 
     def bound(self, node: exp.Expr, before: int | None = None) -> tuple[str, str]:
@@ -67,6 +78,14 @@ class Groups:
         except duckdb.Error as error:
             raise self._scope.script.error(reason(error), node) from error
         return sql, kind
+
+    def ordering(self, node: exp.Expr, before: int | None = None) -> str:
+        """What rows are ordered by in place of an expression: blocks have no collations."""
+        sql, kind = self.bound(node, before)
+        if kind == "VARCHAR" and "collate" in sql.lower():
+            select = f"SELECT ({sql}) AS x FROM groups"
+            kind = collated(kind, collation(select, self._types(), "groups"))
+        return canonical_sql(sql, kind) if is_respelled(kind) else sql
 
     def condition(self, node: exp.Expr, clause: str) -> str:
         sql, kind = self.bound(node)
@@ -114,12 +133,31 @@ class Groups:
         return f"p0.k{len(self.keys) - 1}"
 
     def _key_sql(self, node: exp.Expr, before: int | None) -> str | None:
+        index = self._key_index(node, before)
+        return None if index is None else self._key_shown(index, f"p0.k{index}", node)
+
+    def _key_index(self, node: exp.Expr, before: int | None) -> int | None:
+        """The number of the key that an expression is."""
         if isinstance(node, exp.Literal) or not self.keys:
             return None
         if any(self._scope.is_bound(inner) for inner in node.walk()):
             return None
         words = tokens(self._scope.sql(node, before))
-        return f"p0.k{self._words.index(words)}" if words in self._words else None
+        return self._words.index(words) if words in self._words else None
+
+    def _key_shown(self, index: int, column: str, node: exp.Expr) -> str:
+        """A key as people see it: of several spellings the smallest."""
+        sql, kind = self._given[index]
+        if not is_respelled(kind):
+            return column
+        spelling = self._finish_of(self._mine(Call("any_value", (spelling_sql(sql, kind),))), node)
+        # By some sets of keys, rows are not grouped by this one.
+        shown = f"CASE WHEN {column} IS NOT NULL THEN {spelling} END" if self._sets else spelling
+        return restored_sql(shown, kind)
+
+    def _mine(self, call: Call) -> Call:
+        """A call over the records of these groups."""
+        return call
 
     def _named_sql(self, node: exp.Expr, before: int | None) -> str:
         index = self._scope.item_named(node, before)
@@ -153,6 +191,11 @@ class Groups:
                 self._finished[finish.name] = _finish_type(finish, parts)
             fields[finish.part].append(f"{finish.name} {self._finished[finish.name]}")
         return {f"p{i}": f"STRUCT({', '.join(each)})" for i, each in enumerate(fields) if each}
+
+
+def key_of(sql: str, kind: str) -> Key:
+    """The key of blocks that an expression over records becomes."""
+    return Key(canonical_sql(sql, kind), canonical_type(kind), sql)
 
 
 def _bits(values: Sequence[bool]) -> int:

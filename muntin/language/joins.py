@@ -10,7 +10,7 @@ from muntin.kernel.engine import quote
 from muntin.language.messages import nearest
 from muntin.language.scope import Scope, Shown, View
 from muntin.language.script import Script
-from muntin.model import Join, Table, Unnest
+from muntin.model.tables import Join, Table, Unnest
 
 
 def joined(script: Script, view: View, node: exp.Expr, table: Table) -> View:
@@ -20,7 +20,7 @@ def joined(script: Script, view: View, node: exp.Expr, table: Table) -> View:
         said = " ".join(filter(None, words))
         message = f"records are joined with a table by JOIN or LEFT JOIN, not by {said} JOIN"
         raise script.error(message, node)
-    if view.stream.agents:
+    if view.stream.agents and table.job is None:
         message = "agents do not have this table; join it with groups, in a SELECT around this one"
         raise script.error(message, node.this)
     join = Join(table, len(view.joins), "", left="LEFT" in words)
@@ -53,8 +53,9 @@ def unnested(script: Script, view: View, node: exp.Expr) -> View:
     sql, kind = scope.bound(call.expressions[0])
     if not kind.endswith("]"):
         raise script.error(f"unnest takes a list; this is of type {kind}", call.expressions[0])
-    join = Unnest(sql, len(view.joins), kind[: kind.rindex("[")])
-    name, shown = columns[0].name, Shown(quote(join.column), join.type, frozenset())
+    name = columns[0].name
+    join = Unnest(sql, len(view.joins), kind[: kind.rindex("[")], name)
+    shown = Shown(quote(join.column), join.type, frozenset())
     return replace(
         view,
         columns={name: shown, **view.columns, join.column: shown},

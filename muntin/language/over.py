@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from difflib import get_close_matches
 
 from sqlglot import exp
 
@@ -14,7 +15,8 @@ from muntin.language.calls import check_one_record
 from muntin.language.dialect import is_count
 from muntin.language.scope import Scope, is_whole
 from muntin.language.script import Script
-from muntin.model import TIME, Axis, Stream
+from muntin.model.records import TIME, Axis
+from muntin.model.streams import Stream
 from muntin.units import (
     COUNTS,
     LAST_US,
@@ -47,10 +49,19 @@ class Over:
     gap: int | None = None
     begin: int | None = None
     until: int | None = None
+    beside: bool = False  # whether the job has other windows, too
+
+    @property
+    def hint(self) -> str:
+        """What to do about sessions for which something is refused."""
+        return "; give the sessions a job of their own" if self.beside else ""
 
 
-def over_of(script: Script, stream: Stream, job: exp.Expr) -> Over:
-    """What the clauses from WINDOW on say."""
+def overs_of(script: Script, stream: Stream, job: exp.Expr) -> tuple[Over, ...]:
+    """What the clauses from WINDOW on say: all windows of panes first, then each of the sessions.
+
+    There is at least one.
+    """
     kinds = job.args.get("windows")
     if not kinds:
         message = "expected WINDOW and its length, for example WINDOW 5 MINUTES EVERY 1 MINUTE"
@@ -58,9 +69,16 @@ def over_of(script: Script, stream: Stream, job: exp.Expr) -> Over:
     read = job.args["query"].args.get("from_")
     alias = read.this.alias if read is not None else ""
     clauses = _Clauses(script, Scope(script, stream, stream.columns, alias))
-    sessions = [kind for kind in kinds if kind.args.get("gap")]
-    over = clauses.session(kinds, job) if sessions else clauses.windows(kinds, job.args.get("pane"))
-    return clauses.bounded(over, job)
+    fixed = [kind for kind in kinds if not kind.args.get("gap")]
+    overs = [clauses.windows(fixed, job.args.get("pane"))] if fixed else []
+    overs += clauses.sessions([kind for kind in kinds if kind.args.get("gap")])
+    if not overs[0].axis.is_time and len(overs) > 1:
+        message = f"sessions are of time, but this window is {_named(overs[0].axis)}"
+        raise script.error(f"{message}; make it a job of its own", fixed[0])
+    if not fixed and job.args.get("pane"):
+        raise script.error("sessions have no panes", job.args["pane"])
+    overs = [replace(over, beside=len(overs) > 1) for over in overs]
+    return tuple(clauses.bounded(over, job) for over in overs)
 
 
 def duration_of(script: Script, node: exp.Expr) -> int:
@@ -76,18 +94,19 @@ class _Clauses:
         self._script = script
         self._scope = scope
 
-    def session(self, kinds: list[exp.Expr], job: exp.Expr) -> Over:
-        if len(kinds) > 1:
-            message = "SESSION stands alone: its windows differ from key to key"
-            raise self._script.error(message, kinds[1])
-        if job.args.get("pane"):
-            raise self._script.error("sessions have no panes", job.args["pane"])
-        gap = kinds[0].args["gap"]
-        if is_count(gap):
-            axis = _named(self._axis(gap))
-            message = f"the gap of a session is a length of time, but this is {axis}"
-            raise self._script.error(message, gap)
-        return Over(gap=self._length(gap, "the gap of a session"))
+    def sessions(self, kinds: list[exp.Expr]) -> list[Over]:
+        overs: list[Over] = []
+        for kind in kinds:
+            gap = kind.args["gap"]
+            if is_count(gap):
+                axis = _named(self._axis(gap))
+                message = f"the gap of a session is a length of time, but this is {axis}"
+                raise self._script.error(message, gap)
+            over = Over(gap=self._length(gap, "the gap of a session"))
+            if over in overs:
+                raise self._script.error("this window is there twice", kind)
+            overs.append(over)
+        return overs
 
     def windows(self, kinds: list[exp.Expr], pane: exp.Expr | None) -> Over:
         axis = self._axis(kinds[0].args["range"])
@@ -185,12 +204,20 @@ class _Clauses:
         return replace(over, begin=first, until=until)
 
     def _axis(self, node: exp.Expr) -> Axis:
+        members = self._scope.stream.members
+        if members and is_count(node):
+            names = " and ".join(f"'{member.name}'" for member in members)
+            message = f"{names} are counted apart, so what joins them has windows of time"
+            raise self._script.error(f"{message}, as WINDOW 1 MINUTE", node)
         if node.args.get("of") is not None:
             return self._sequence(node.args["of"])
         unit = node.args["unit"]
         if not is_unit(unit) and in_calendar("1", unit) is None:
-            message = f"unknown unit '{unit}'; expected {UNITS}, or {COUNTS}"
-            raise self._script.error(message, node)
+            words = re.findall(r"(\w{3,})s\b", f"{UNITS}, months or years")
+            close = get_close_matches(unit.lower(), words, n=1, cutoff=0.75)
+            meant = f"expected {UNITS}, months or years, or {COUNTS}"
+            meant = f"did you mean {close[0].upper()}?" if close else meant
+            raise self._script.error(f"unknown unit '{unit}'; {meant}", node)
         count = counted(unit)
         if count is None:
             return TIME

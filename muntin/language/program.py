@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
@@ -9,9 +10,12 @@ from muntin.errors import InputError
 from muntin.kernel.engine import literal, quote
 from muntin.kernel.python.code import reference_of
 from muntin.language.check import Clauses, check
+from muntin.language.orders import Ordered, orders_of
 from muntin.language.python import Python
 from muntin.logs.infer import infer_columns
-from muntin.model import Column, Program, Stream
+from muntin.model.jobs import Program
+from muntin.model.records import Column
+from muntin.model.streams import Stream
 from muntin.wire.client import Client, ask_any
 from muntin.wire.keys import Keys
 
@@ -21,19 +25,39 @@ def sql(text: str, folder: str | Path | None = None, keys: Keys | None = None) -
 
     With `keys`, agents are asked for what the text leaves to them.
     """
-    python, client = Python(str(folder) if folder is not None else None), Client(keys)
+    agents = _Agents(Client(keys))
+    python = Python(str(folder) if folder is not None else None)
+    return check(text, agents.columns_of, python=python, settings_of=agents.settings_of)
 
-    def columns_of(stream: Stream) -> tuple[Column, ...]:
+
+def orders(
+    text: str,
+    program: Program,
+    paused: Collection[str] = (),
+    folder: str | Path | None = None,
+    keys: Keys | None = None,
+) -> Ordered:
+    """What a text asks of a program that runs; Python in the folder is read anew."""
+    agents = _Agents(Client(keys))
+    python = Python(str(folder) if folder is not None else None, anew=True)
+    return orders_of(text, program, paused, agents.columns_of, agents.settings_of, python)
+
+
+class _Agents:
+    """Knows what texts leave to logs, or to the agents that read them."""
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+
+    def columns_of(self, stream: Stream) -> tuple[Column, ...]:
         if not stream.agents:
             return infer_columns(stream)
         what = f"the columns of stream '{stream.name}'"
-        return ask_any(stream.agents, lambda address: client.columns(address, stream), what)
+        return ask_any(stream.agents, lambda address: self._client.columns(address, stream), what)
 
-    def settings_of(stream: str, agents: tuple[str, ...]) -> Clauses:
+    def settings_of(self, stream: str, agents: tuple[str, ...]) -> Clauses:
         what = f"the format of stream '{stream}'"
-        return ask_any(agents, lambda address: client.settings(address, stream), what)
-
-    return check(text, columns_of, python=python, settings_of=settings_of)
+        return ask_any(agents, lambda address: self._client.settings(address, stream), what)
 
 
 def load(path: str | Path, keys: Keys | None = None) -> Program:

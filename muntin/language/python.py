@@ -16,31 +16,40 @@ from muntin.kernel.python.code import find, instance_of, payload_of, version_of
 from muntin.kernel.python.mapping import batch_of
 from muntin.kernel.python.rounds import CAUGHT, FailedCallError, Round, rounds_of
 from muntin.kernel.python.states import METHODS, RETURNS
-from muntin.language.bounds import bounded
+from muntin.language.bounds import MOST_SHOWN, bounded
 from muntin.language.messages import nearest, reason
-from muntin.language.over import Over, over_of
+from muntin.language.over import Over, overs_of
 from muntin.language.queries import RESERVED, records_of, result_type, sql_job
 from muntin.language.scope import Scope, is_number, is_whole
 from muntin.language.script import Script
 from muntin.logs.chunks import LINE
-from muntin.model import Code, Column, Format, Job, Key, Output, Part, Shape, Stream, Style
+from muntin.model.jobs import Job, Output
+from muntin.model.records import Column
+from muntin.model.shapes import Code, Key, Part, Shape, Style
+from muntin.model.streams import Format, Stream
 
 T = TypeVar("T")
 _COMBINES = ("sum", "min", "max")
 _INCREMENTAL = ("map", "init", "update")
 _AS_IF = "CREATE JOB job AS PYTHON '' FROM stream "  # what a class says follows
-_CLAUSES = ("begin", "extent", "within", "fidelity", "stragglers", "revise")
+_CLAUSES = ("begin", "extent", "within", "fidelity", "stragglers", "revise", "emit")
 
 
 @dataclass(frozen=True)
 class Python:
-    """Where a text's Python is found: a folder of modules, or what is known by name already."""
+    """Where a text's Python is found: a folder of modules, or what is known by name already.
+
+    `anew` reads modules of the folder again that were read before, as they may have been edited.
+    """
 
     folder: str | None = None
     known: Mapping[str, Any] = field(default_factory=dict)
+    anew: bool = False
 
     def find(self, reference: str) -> Any:
-        return self.known[reference] if reference in self.known else find(reference, self.folder)
+        if reference in self.known:
+            return self.known[reference]
+        return find(reference, self.folder, self.anew)
 
 
 def python_job(script: Script, stream: Stream, name: str, node: exp.Expr, python: Python) -> Job:
@@ -86,10 +95,13 @@ def aggregate_code(script: Script, name: str, place: exp.Expr, python: Python) -
 
 def _made(reference: str, target: Any) -> Any:
     try:
-        return instance_of(target)
+        return instance_of(target, reference)
+    except CodeError:
+        raise
     except CAUGHT as error:
         told = f"{type(error).__name__}: {error}"
-        raise CodeError(f"{reference} cannot be made without arguments: {told}") from error
+        without = "" if " " in reference else " without arguments"
+        raise CodeError(f"{reference} cannot be made{without}: {told}") from error
 
 
 def _limit(reference: str, owner: Any, name: str, usual: int) -> int:
@@ -125,9 +137,17 @@ class _Class:
     def job(self) -> Job:
         style = self._style()
         script, node = self._clauses(style)
-        over = self._asked(script.text, lambda: over_of(script, self._stream, node))
+        *_, over = self._asked(script.text, lambda: overs_of(script, self._stream, node))
+        if self._emits_on_update(style, over) and node.args.get("emit") is None:
+            node.set("emit", exp.Var(this="changes"))
         job = self._made(style, over)
         return self._asked(script.text, lambda: bounded(script, node, over, job))
+
+    def _emits_on_update(self, style: Style, over: Over) -> bool:
+        """Whether update yields what has changed, so that nobody wants to wait for the end."""
+        if style != "updates" or not inspect.isgeneratorfunction(self._job.update):
+            return False
+        return all(spec.overlap <= MOST_SHOWN for spec in over.windows)
 
     def _made(self, style: Style, over: Over) -> Job:
         if self._stream.spans is not None and over.axis.is_time:
@@ -183,9 +203,20 @@ class _Class:
         if self._combine():
             message = f"combine of {self._reference} is for map_batches"
             raise CodeError(f"{message}; beside a mapper, write a combiner and a reducer")
+        self._check_files()
         if self._has("uncombiner") and self._rounds()[0].combiner is None:
             message = f"{self._reference} has an uncombiner, but no combiner"
             raise CodeError(f"{message}; what is taken out has to be combined first")
+
+    def _check_files(self) -> None:
+        """Refuses files where there are none, or where some of their records are asked for."""
+        if not self._rounds()[0].files:
+            return
+        told = f"mapper_raw of {self._reference} is given files"
+        if not self._stream.patterns:
+            raise CodeError(f"{told}, but stream '{self._stream.name}' is not read from any")
+        if self._node.args["query"].args.get("where") is not None:
+            raise CodeError(f"{told}, and WHERE chooses records; leave it out")
 
     def _rounds(self) -> list[Round]:
         try:
@@ -217,6 +248,7 @@ class _Class:
             version=version_of(self._target, payload),
             takes=takes,
             lines=self._is_text(),
+            files=style == "pairs" and self._rounds()[0].files,
             where=where,
             max_errors=self._limit("max_errors", 0),
             max_state=self._limit("max_state", Code.max_state),

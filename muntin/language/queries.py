@@ -19,21 +19,25 @@ from muntin.kernel.engine import (
     volatile_names,
     with_sql,
 )
-from muntin.kernel.expander import Expander, stored
+from muntin.kernel.expander import Expander
 from muntin.kernel.kinds import kind_of
-from muntin.kernel.types import mapped
+from muntin.kernel.types import mapped, stored
 from muntin.language.calls import PYTHON, aggregates_in, is_aggregate, is_unnest
 from muntin.language.grouped import Groups
 from muntin.language.messages import nearest, reason
 from muntin.language.over import Over
 from muntin.language.scope import Scope, View
-from muntin.language.script import Script
+from muntin.language.script import Script, whole
 from muntin.language.sets import MOST_SETS, count_sets, key_sets
-from muntin.model import UNTIL, Job, Join, KeySet, Order, Output, Shape, Stream, Table, Unnest
+from muntin.model.jobs import Job, Order, Output
+from muntin.model.records import POSITION, UNTIL
+from muntin.model.shapes import KeySet, Shape
+from muntin.model.streams import Stream
+from muntin.model.tables import Join, Table, Unnest
 
 RESERVED = ("job", "window_name", "window_start", "window_end", "records_read", "records_bad",
             "records_late", "records_failed", "c2", "c2_records", "revision", "emitted_at",
-            "row_number")  # fmt: skip
+            "job_version", "results_used", "row_number")  # fmt: skip
 _ANSWERED = ("expressions", "from_", "where", "group", "having", "order", "limit")
 _REFUSED = {
     "distinct": "SELECT DISTINCT is not possible in a job; use GROUP BY",
@@ -83,7 +87,10 @@ def _meaningless(node: exp.Expr) -> str | None:
     none = isinstance(node, exp.Tuple) and not node.expressions
     if none and not isinstance(node.parent, exp.GroupingSets):
         return "expected an expression between '(' and ')'"
-    called = isinstance(node, exp.Anonymous) and not isinstance(node.parent, exp.WithinGroup)
+    # What FROM may call is known by now.
+    called = isinstance(node, exp.Anonymous) and not isinstance(
+        node.parent, exp.WithinGroup | exp.Table
+    )
     if called and PYTHON not in node.meta and not is_function(node.name.lower()):
         return f"unknown function '{node.name}'; {nearest(node.name, function_names(), '')}"
     if called and node.name.lower() in volatile_names():
@@ -110,14 +117,14 @@ def _impossible(node: exp.Expr) -> str | None:
 
 def sql_job(script: Script, stream: Stream, name: str, query: exp.Select, over: Over) -> Job:
     """The job that a SELECT over the stream defines."""
-    alias = query.args["from_"].this.alias
+    alias = query.args["from_"].this.alias_or_name
     return Query(script, View.of(stream, alias), query, over).job(name)
 
 
 def expander_of(scope: Scope, over: Over) -> Expander:
     """What turns aggregates over a stream's records into cells."""
     split = scope.stream.spans == "split" and over.axis.is_time
-    return Expander(lambda sql, _: scope.type_of(sql), split)
+    return Expander(lambda sql, _: scope.exact_type(sql), split)
 
 
 def shape_of(view: View, over: Over, uses: Iterable[str], **parts: Any) -> Shape:
@@ -157,6 +164,11 @@ class Query:
         self.scope = Scope(script, stream, columns, "", self._items, view, position)
         self._scope = self.scope
 
+    @property
+    def member(self) -> str | None:
+        """Whose records it looks at, if the stream has members."""
+        return None if self._view.member is None else self._view.member.name
+
     def job(self, name: str) -> Job:
         over = self._over
         self._check_items()
@@ -175,6 +187,7 @@ class Query:
             parts=groups.parts(),
             where=where,
             scalars=groups.scalars(),
+            conditions=self.conditions(),
             sets=tuple(map(KeySet, sets)),
         )
         if over.gap is not None:
@@ -194,7 +207,7 @@ class Query:
             if node is not None:
                 words = "ORDER BY" if clause == "order" else "LIMIT"
                 message = f"{words} needs windows that keys share; each session is one key's own"
-                raise self._script.error(message, node, self._query)
+                raise self._script.error(f"{message}{self._over.hint}", node, self._query)
 
     def _clause(self, name: str) -> exp.Expr | None:
         clause = self._query.args.get(name)
@@ -223,6 +236,15 @@ class Query:
             return conditions[0] if conditions else None
         return " AND ".join(f"({condition})" for condition in conditions)
 
+    def conditions(self) -> tuple[str, ...]:
+        """The same, each of the conditions that AND puts together by itself."""
+        where = self._clause("where")
+        nodes = [] if where is None else [where]
+        if where is not None and isinstance(where.unnest(), exp.And):
+            each = list(where.unnest().flatten())
+            nodes = each if all(map(whole, each)) else nodes
+        return (*(shown.sql for shown in self._view.where), *map(self._scope.sql, nodes))
+
     def grouping(self) -> tuple[list[_Key], Sets]:
         """What records are grouped by, as SQL and type; and if by several sets of it, by which."""
         group = self._query.args.get("group")
@@ -241,7 +263,7 @@ class Query:
     def _key_sets(self, group: exp.Expr) -> tuple[list[_Key], Sets]:
         if self._over.gap is not None:
             message = "each session is of one set of keys; several sets need windows they share"
-            raise self._script.error(message, group)
+            raise self._script.error(f"{message}{self._over.hint}", group)
         if (count := count_sets(group)) > MOST_SETS:
             message = f"these are {count:,} sets of keys; at most {MOST_SETS} are possible"
             raise self._script.error(message, group)
@@ -259,10 +281,11 @@ class Query:
                 self._refuse_aggregates(node, before, "GROUP BY")
                 unnested = next(filter(is_unnest, node.walk()), None)
                 if unnested is not None:
-                    read = f"FROM {self._stream.name}, {self._script.words(unnested)} AS t(x)"
+                    read = f"FROM {self._view.reads.name}, {self._script.words(unnested)} AS t(x)"
                     message = f"elements of records' lists stand in FROM: {read} … GROUP BY x"
                     raise self._script.error(message, unnested)
-                yield self._scope.bound(node, before)
+                sql, _ = self._scope.bound(node, before)
+                yield sql, self._scope.exact_type(sql)
 
     def _key_nodes(self) -> Iterator[_Column]:
         group = self._query.args.get("group")
@@ -326,8 +349,7 @@ class Query:
             down = "DESC" if ordered.args.get("desc") else "ASC"
             nulls = "FIRST" if ordered.args.get("nulls_first") else "LAST"
             for node, before in self._order_nodes(ordered.this):
-                sql, _ = groups.bound(node, before)
-                yield Order(sql, f"{down} NULLS {nulls}")
+                yield Order(groups.ordering(node, before), f"{down} NULLS {nulls}")
 
     def _order_nodes(self, node: exp.Expr) -> list[_Column]:
         if isinstance(node, exp.Var) and node.name.upper() == "ALL":
@@ -374,7 +396,7 @@ def check_compute(script: Script, query: exp.Expr, stream: Stream, job: Job) -> 
         sql = kind_of(job.shape).compute_sql(job.windows, marked=False)
         for join in job.shape.joins:
             sql = with_sql(f"{join.relation} AS ({empty_sql(join.table)})", sql)
-        ours = {job.shape.axis.column: "BIGINT", UNTIL: "BIGINT"}
+        ours = dict.fromkeys((POSITION, job.shape.axis.column, UNTIL), "BIGINT")
         describe(sql, columns | ours, "records")
     except duckdb.Error as error:
         raise script.error(reason(error), query) from error
@@ -388,6 +410,9 @@ def empty_sql(table: Table) -> str:
 
 def records_of(stream: Stream, uses: Sequence[str]) -> str:
     """What has to stay the same for a job to go on with the blocks it left."""
+    if stream.members:
+        own = {m: [c.name for c in m.columns if m.column(c.name) in uses] for m in stream.members}
+        return "; ".join(f"{m.name} {records_of(m, names)}" for m, names in own.items())
     types = ", ".join(f"{c.name} {c.type}" for c in stream.columns if c.name in uses)
     return f"{stream.timestamp} to {stream.until}: {types}"
 

@@ -14,11 +14,24 @@ import duckdb
 from sqlglot import exp
 
 from muntin.errors import LanguageError
-from muntin.kernel.engine import describe, quote, rehearse, value
+from muntin.kernel.canonical import collated
+from muntin.kernel.engine import collation, describe, quote, rehearse, value
 from muntin.language.messages import nearest, reason
 from muntin.language.script import Script
-from muntin.model import COPY, POSITION, Column, Join, Stream, Unnest
+from muntin.model.records import COPY, POSITION, Column
+from muntin.model.streams import Stream
+from muntin.model.tables import Join, Unnest
 
+# What a text may have been meant to be, with how a value is called.
+# What a type that was taken from a sample may have been meant to be, and why it was not taken.
+_GUESSES = {
+    "VARCHAR": {
+        "BIGINT": "where not every value is a number",
+        "TIMESTAMP": "where not every value is a time that is understood",
+        "BOOLEAN": "where not every value is a boolean",
+    },
+    "TIMESTAMP": {"VARCHAR": "and can be used as a time without being parsed; if it is to be text"},
+}
 WINDOW_COLUMNS = ("window_start", "window_end", "window_name")  # that every window has
 
 
@@ -46,6 +59,12 @@ class View:
     Those names are among `columns` too.
     """
     uses: frozenset[str] = frozenset()  # of the conditions of joins
+    member: Stream | None = None  # whose records these are, if the stream has several
+
+    @property
+    def reads(self) -> Stream:
+        """The stream that the user has named."""
+        return self.member or self.stream
 
     @property
     def joined(self) -> dict[str, str]:
@@ -80,6 +99,7 @@ class Scope:
         # What is known of the window of a group; `position` is the type of its bounds.
         self.bounds = dict(zip(WINDOW_COLUMNS, (position, position, "VARCHAR"), strict=True))
         self.stream = stream
+        self._reads = stream if view is None else view.reads
         self.items = items
         self.used: set[str] = set()
         self._types: dict[str, str] = {}
@@ -128,6 +148,14 @@ class Scope:
             self._types[sql] = described[0][1]
         return self._types[sql]
 
+    def exact_type(self, sql: str) -> str:
+        """The type of an expression, with the collation that a text may have."""
+        kind = self.type_of(sql)
+        if kind != "VARCHAR" or "collate" not in sql.lower():
+            return kind
+        columns = self._own | {POSITION: "BIGINT", COPY: "BIGINT"}
+        return collated(kind, collation(f"SELECT ({sql}) AS x FROM records", columns, "records"))
+
     def is_zero_of_nothing(self, sql: str) -> bool:
         """Whether an aggregate of no records is zero, as a count is, and not unknown."""
         columns = self._own | {POSITION: "BIGINT", COPY: "BIGINT"}
@@ -168,7 +196,7 @@ class Scope:
         meant = dotted if dotted.lower() in self._exact else identifier.name
         named = [name for name in (*self._columns, *self._given) if not name.startswith("__")]
         known = nearest(meant, named, "it has no columns")
-        message = f"stream '{self.stream.name}' has no column '{identifier.name}'; {known}"
+        message = f"stream '{self._reads.name}' has no column '{identifier.name}'; {known}"
         if len(identifiers) > 1 and identifiers[0].name.lower() in self._beside:
             known = nearest(identifiers[1].name, self._beside[identifiers[0].name.lower()], "")
             identifier = identifiers[1]
@@ -200,6 +228,8 @@ class Scope:
         return [exact, *names[1:]] if exact is not None else []
 
     def _name_sql(self, node: exp.Expr, before: int | None) -> str | None:
+        if isinstance(node, exp.Limit) and isinstance(node.this, exp.Expr):
+            return self.sql(node.this, before)  # of a list in an aggregate: DuckDB has none
         if not isinstance(node, exp.Column) or is_parameter(node):
             return None
         if path := self._path(node):
@@ -214,18 +244,27 @@ class Scope:
     def _why(self, error: Exception, place: exp.Expr) -> str:
         """The reason and, where a type was only guessed, how to say it."""
         message = reason(error)
-        texts = [
-            path[0]
-            for column in place.find_all(exp.Column)
-            if (path := self._path(column)) and self._columns[path[0]] == "VARCHAR"
-        ]
-        if not self.stream.inferred or not texts or not isinstance(error, duckdb.BinderException):
+        if not self._reads.inferred or not isinstance(error, duckdb.BinderException):
             return message
-        return (
-            f"{message.partition('. ')[0]}; column {quote(texts[0])} was taken for VARCHAR from a "
-            f"sample of the files, where not every value is a number: declare the columns, as in "
-            f"CREATE STREAM {self.stream.name} ({texts[0]} BIGINT, …)"
-        )
+        paths = [path for column in place.find_all(exp.Column) if (path := self._path(column))]
+        for name, taken in ((path[0], self._columns[path[0]]) for path in paths):
+            for kind, why in _GUESSES.get(taken, {}).items():
+                if self._would_fit(place, name, kind):
+                    return (
+                        f"{message.partition('; ')[0]}; column {quote(name)} was taken for {taken} "
+                        f"from a sample of the files, {why}: declare the columns, as in "
+                        f"CREATE STREAM {self._reads.name} ({name} {kind}, …)"
+                    )
+        return message
+
+    def _would_fit(self, place: exp.Expr, column: str, kind: str) -> bool:
+        """Whether an expression would have a meaning if a column were of another type."""
+        try:
+            select = f"SELECT ({self.sql(place)}) AS x FROM records"
+            describe(select, self._own | {column: kind}, "records")
+        except (duckdb.Error, LanguageError):
+            return False
+        return True
 
     def _narrowest(self, node: exp.Expr, before: int | None, error: Exception) -> exp.Expr:
         """The smallest expression in this one that fails in the same way."""
@@ -257,7 +296,9 @@ def is_condition(kind: str) -> bool:
 
 
 def is_parameter(node: exp.Expr) -> bool:
-    """Whether a name is bound by a lambda or a list comprehension around it."""
+    """Whether a name is bound by a lambda or a list comprehension around it, or no column's."""
+    if isinstance(node.parent, exp.Collate) and node.parent.expression is node:
+        return True
     name = node.parts[0].name.lower() if isinstance(node, exp.Column) else None
     around = node.find_ancestor(exp.Lambda, exp.Comprehension)
     while name is not None and around is not None:

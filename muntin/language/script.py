@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from bisect import bisect_left
 from collections.abc import Callable, Iterator
+from functools import lru_cache
 
 from sqlglot import exp
 from sqlglot.errors import ParseError, TokenError
@@ -18,15 +19,24 @@ from sqlglot.tokenizer_core import Token, TokenType
 from muntin.errors import LanguageError
 from muntin.language.dialect import Muntin, MuntinParser
 from muntin.language.expressions import PlacedParseError
+from muntin.language.parameters import Values, Written, filled
 
+_FILLED = (TokenType.CREATE, TokenType.PARAMETER)
 _EXACT = (TokenType.STRING, TokenType.IDENTIFIER)
 Swap = Callable[[exp.Expr], str | None]  # other words for a node, or None to look inside it
 
 
 class Script:
-    def __init__(self, text: str) -> None:
-        self.text = text.removeprefix("\ufeff")  # some editors begin files with this character
-        self._tokens = _tokens(self.text)
+    def __init__(self, text: str, values: Values | None = None) -> None:
+        """`values` are those of parameters that are not to have their defaults."""
+        written = text.removeprefix("\ufeff")  # some editors begin files with this character
+        tokens = _tokens(written)
+        self.text, self.written = written, tuple[Written, ...]()
+        if any(token.token_type in _FILLED for token in tokens):
+            whole = filled(written, tokens, values)
+            self.text, self.written = whole.text, whole.statements
+            tokens = tokens if self.text == written else _tokens(self.text)
+        self._tokens = tokens
         parsed = _parsed(self._tokens, self.text)
         self.statements = [statement for statement in parsed if statement is not None]
 
@@ -118,9 +128,10 @@ def _start(error: TokenError, text: str) -> int:
     return int(numbers[-1]) if numbers else max(0, text.rfind("/*"))
 
 
-def tokens(sql: str) -> list[str]:
+@lru_cache(maxsize=4096)  # of all jobs it is asked whenever one has changed
+def tokens(sql: str) -> tuple[str, ...]:
     """What makes two expressions the same: spaces and the case of words do not matter."""
-    return [
+    return tuple(
         token.text if token.token_type in _EXACT else token.text.upper()
         for token in Muntin().tokenize(sql)
-    ]
+    )

@@ -21,7 +21,8 @@ from muntin.logs.chunks import LINE, Chunk, WorkOrder, is_blank
 from muntin.logs.formats import PATTERNS, Wanted, records_sql, text_sql, wrong_columns_sql
 from muntin.logs.gunzip import is_gzip
 from muntin.logs.times import clause_for
-from muntin.model import POSITION, Format, Stream
+from muntin.model.records import POSITION
+from muntin.model.streams import Format, Stream
 
 _SHOWN = 200
 _COUNTED_BYTES = 1 << 30  # in which lines are counted to say where one is

@@ -21,14 +21,13 @@ from typing import BinaryIO
 import numpy as np
 import pyarrow as pa
 import pyarrow.csv
-import pyarrow.parquet
 from numpy.typing import NDArray
 
 from muntin.errors import InputError
 from muntin.fidelity.stream_time import NO_DOUBT, Doubt
 from muntin.logs.files import Fingerprint, open_same
 from muntin.logs.gunzip import BLOCK_BYTES, Gunzip, is_gzip, skip
-from muntin.model import Format
+from muntin.model.streams import Format
 
 PIECE_BYTES = 8 << 20
 LINE = "line"
@@ -118,6 +117,8 @@ class Bundle:
 
 def is_blank(line: bytes, format_: Format) -> bool:
     """Whether a line is no record: it has nothing but blanks, of which a delimiter is none."""
+    if format_.blanks:
+        return False
     return not line.strip(_blanks(format_.delimiter) + b"\n" if format_.kind == "csv" else None)
 
 
@@ -188,9 +189,9 @@ def split(pieces: Sequence[Piece | Chunk], format_: Format, bare: bool) -> Bundl
         return _csv_bundle(texts, format_)
     bare |= format_.kind != "json"
     if len(texts) == 1:
-        lines = _lines(texts[0], bare)
+        lines = _lines(texts[0], bare, format_.blanks)
         return Bundle(lines, [lines.num_rows], [{}])
-    return _lines_of_many(texts, bare)
+    return _lines_of_many(texts, bare, format_.blanks)
 
 
 def _put_together(tables: Sequence[tuple[pa.Table, Mapping[int, str]]]) -> Bundle:
@@ -201,7 +202,9 @@ def _put_together(tables: Sequence[tuple[pa.Table, Mapping[int, str]]]) -> Bundl
 
 
 def _row_groups(path: str, order: WorkOrder, columns: list[str]) -> Iterator[Chunk]:
-    with pyarrow.parquet.ParquetFile(path) as file:
+    from pyarrow.parquet import ParquetFile  # agents seldom need it
+
+    with ParquetFile(path) as file:
         names = file.schema_arrow.names
         # Rows count even where a file has none of the columns: they are bad ones.
         present = [name for name in columns if name in names] or names[:1]
@@ -269,8 +272,8 @@ def _first_line_start(file: BinaryIO, start: int) -> int:
     return position
 
 
-def _lines(piece: Piece, bare: bool) -> pa.Table:
-    """The lines that are not blank; only a line cut in two is copied."""
+def _lines(piece: Piece, bare: bool, blanks: bool) -> pa.Table:
+    """The lines, those that are blank only if they count; only a line cut in two is copied."""
     cut = piece.text.rfind(b"\n") + 1
     texts = [memoryview(piece.text)[:cut], memoryview(piece.text[cut:] + piece.rest)]
     texts = [text for text in texts if text]
@@ -281,11 +284,11 @@ def _lines(piece: Piece, bare: bool) -> pa.Table:
         ended = [_split_ended(text) for text in texts]
         if None not in ended:
             return pa.table({LINE: pa.chunked_array(ended, pa.string())})
-    lines = [split_lines(text) if ascii_ else _split_any(text) for text in texts]
+    lines = [_split(text, blanks)[0] if ascii_ else _split_any(text, blanks) for text in texts]
     return pa.table({LINE: pa.chunked_array(lines, pa.string_view())})
 
 
-def _lines_of_many(pieces: Sequence[Piece], bare: bool) -> Bundle:
+def _lines_of_many(pieces: Sequence[Piece], bare: bool, blanks: bool) -> Bundle:
     """The same of pieces that are small: their texts are copied into one."""
     texts = []
     for piece in pieces:
@@ -296,7 +299,7 @@ def _lines_of_many(pieces: Sequence[Piece], bare: bool) -> Bundle:
     ends = np.cumsum([len(text) for text in texts])
     lines = None if bare else _split_ended(whole)
     if lines is None:
-        lines, starts = _split(whole)
+        lines, starts = _split(whole, blanks)
     else:
         starts = np.frombuffer(lines.buffers()[1], np.int32)[:-1].astype(np.int64)
     rows = np.diff(np.searchsorted(starts, ends), prepend=0).tolist()
@@ -317,23 +320,18 @@ def _split_ended(text: memoryview) -> pa.Array | None:
     return pa.Array.from_buffers(pa.string(), len(ends), buffers)
 
 
-def _split_any(text: memoryview) -> pa.Array:
+def _split_any(text: memoryview, blanks: bool) -> pa.Array:
     """Lines of text that may not be UTF-8: wrong bytes become U+FFFD, as in viewers of logs."""
-    lines = split_lines(text)
+    lines, _ = _split(text, blanks)
     try:
         lines.validate(full=True)
     except pa.ArrowInvalid:
-        return split_lines(memoryview(_utf8(bytes(text))))
+        return _split(memoryview(_utf8(bytes(text))), blanks)[0]
     return lines
 
 
-def split_lines(text: memoryview) -> pa.Array:
-    """The lines that are not blank, as views into the text."""
-    return _split(text)[0]
-
-
-def _split(text: memoryview) -> tuple[pa.Array, NDArray[np.int64]]:
-    """The same, and where each line starts."""
+def _split(text: memoryview, blanks: bool) -> tuple[pa.Array, NDArray[np.int64]]:
+    """The lines as views into the text, and where each starts; without blank ones, or with."""
     data = np.frombuffer(text, np.uint8)
     ends = np.flatnonzero(data == 0x0A)
     if len(data) and data[-1] != 0x0A:
@@ -342,9 +340,11 @@ def _split(text: memoryview) -> tuple[pa.Array, NDArray[np.int64]]:
     starts[1:] = ends[:-1] + 1
     ends -= data[ends - 1] == 0x0D
     full = ends > starts
-    if not full.all():
+    if blanks:
+        ends = np.maximum(starts, ends)
+    elif not full.all():
         starts, ends = starts[full], ends[full]
-    if _IS_BLANK[data[starts]].any():
+    if not blanks and _IS_BLANK[data[starts]].any():
         full = ~_are_blank(data, starts, ends)
         starts, ends = starts[full], ends[full]
     views = pa.py_buffer(_views(data, starts, ends - starts))

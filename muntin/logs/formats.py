@@ -24,7 +24,9 @@ from muntin.logs.casts import (
 from muntin.logs.chunks import LINE
 from muntin.logs.regexes import groups
 from muntin.logs.times import time_sql
-from muntin.model import POSITION, UNTIL, Axis, Column, Format, Shape, Stream
+from muntin.model.records import MEMBER, POSITION, UNTIL, Axis, Column
+from muntin.model.shapes import Shape
+from muntin.model.streams import Format, Stream
 
 _QUOTED = r'(?:[^"\\]|\\.)*'
 _REQUEST = (
@@ -84,7 +86,12 @@ def records_sql(stream: Stream, wanted: Wanted, present: frozenset[str], torn: b
     casts = {c.name: _cast(stream.format.kind, c, present) for c in needed}
     typed = [f"{value} AS {quote(name)}" for name, (value, _) in casts.items()]
     bad = " OR ".join(wrong for _, wrong in casts.values() if wrong) or "false"
-    shown = "".join(f"{quote(c.name)}, " for c in needed if c.name in wanted.columns)
+    shown = "".join(
+        f"{quote(c.name)} AS {quote(stream.column(c.name))}, "
+        for c in needed
+        if stream.column(c.name) in wanted.columns
+    )
+    shown += _beside_sql(stream, wanted)
     numbers = {axis.column: f"TRY(CAST({axis.sql} AS BIGINT))" for axis in wanted.sequences}
     shown += "".join(f"{number} AS {column}, " for column, number in numbers.items())
     there = "".join(f" AND {number} IS NOT NULL" for number in numbers.values())
@@ -102,6 +109,13 @@ def records_sql(stream: Stream, wanted: Wanted, present: frozenset[str], torn: b
     # A span that ends before it starts is bad.
     good = f"CASE WHEN {UNTIL} >= {POSITION} THEN {POSITION} END AS {POSITION}"
     return f"{texts}SELECT * REPLACE ({good})\nFROM ({rows})"
+
+
+def _beside_sql(stream: Stream, wanted: Wanted) -> str:
+    """Of a member: whose records these are, and what they have of the other members."""
+    unknown = (c for c in stream.beside if c.name in wanted.columns)
+    columns = "".join(f"CAST(NULL AS {c.type}) AS {quote(c.name)}, " for c in unknown)
+    return columns + (f"{literal(stream.name)} AS {MEMBER}, " if MEMBER in wanted.columns else "")
 
 
 def _until_sql(stream: Stream) -> str:
@@ -152,7 +166,11 @@ def needed_columns(stream: Stream, wanted: Wanted) -> list[Column]:
     made_of = " ".join(
         [stream.timestamp, stream.until or "", *(axis.sql or "" for axis in wanted.sequences)]
     )
-    return [c for c in stream.columns if c.name in wanted.columns or quote(c.name) in made_of]
+    return [
+        c
+        for c in stream.columns
+        if stream.column(c.name) in wanted.columns or quote(c.name) in made_of
+    ]
 
 
 def sizes_sql(format_: Format, present: Sequence[str]) -> str:

@@ -22,7 +22,8 @@ from muntin.logs.files import open_same
 from muntin.logs.formats import Wanted
 from muntin.logs.gunzip import Gunzip, is_gzip
 from muntin.logs.records import parse_fields
-from muntin.model import NOWHERE, POSITION, Format, Stream
+from muntin.model.records import NOWHERE, POSITION
+from muntin.model.streams import Format, Stream
 
 Numbers = NDArray[np.int64]
 Ranges = list[tuple[int, int]]

@@ -11,24 +11,25 @@ import json
 import re
 import tempfile
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import closing
 from pathlib import Path
 
 import duckdb
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet
 
 from muntin.errors import EngineError, InputError
 from muntin.kernel.engine import column_types, literal, quote, run
+from muntin.kernel.types import fields_of
 from muntin.logs.chunks import LINE, LONGEST_LINE, WorkOrder, read_chunks
 from muntin.logs.formats import FIXED_COLUMNS, PATTERNS, groups_sql
 from muntin.logs.patterns import described, path_patterns, unmatched
 from muntin.logs.regexes import groups
 from muntin.logs.structures import is_most, odd_fields, without
 from muntin.logs.times import time_sql
-from muntin.model import Column, Stream
+from muntin.model.records import Column
+from muntin.model.streams import Stream
 
 _FILES = 8
 _ROWS = 2000
@@ -44,7 +45,8 @@ _SHAPES = {
     r"|(?i:nan|inf|infinity))",
     "BOOLEAN": r"(?i:true|false)",
     "TIMESTAMP": r"""["'\[(]?(\d{4}[-/]\d{1,2}[-/]\d{1,2}([ Tt].*)?"""
-    r"|\d{1,2}/[A-Za-z]{3}/\d{4}:.*)",
+    r"|\d{1,2}/[A-Za-z]{3}/\d{4}:.*|\d{8}T\d{6}.*|\d{1,2} [A-Za-z]{3} \d{4} .*"
+    r"|[A-Za-z]{3},? (\d{1,2} [A-Za-z]{3}|[A-Za-z]{3} +\d{1,2}) .*)",
 }
 _WIDER = 10  # times as many fields as in the middle line are not those of a usual record
 _FEW_FIELDS = 100
@@ -218,7 +220,52 @@ def _json_columns(stream: Stream, fields: pa.Table) -> tuple[Column, ...]:
             sql = f"SELECT unnest(from_json({LINE}, {written})) FROM fields"
             values = run(sql, {"fields": usual}, doing)
             kinds |= {column.name: column.type for column in _narrowed(values, among)}
-    return tuple(Column(name, kind) for name, kind in kinds.items())
+    times = _nested_times(usual, kinds)
+    return tuple(Column(name, _with_times(kind, (name,), times)) for name, kind in kinds.items())
+
+
+_Path = tuple[str, ...]  # names of a field and of those that it is in
+
+
+def _nested_times(objects: pa.Table, kinds: Mapping[str, str]) -> set[_Path]:
+    """The fields of structs that hold texts, all of which are times."""
+    paths = [path for name, kind in kinds.items() for path in _texts(kind, (name,))]
+    if not paths:
+        return set()
+    fields = (
+        f"json_extract_string({LINE}, {literal(_pointer(path))}) AS f{number}"
+        for number, path in enumerate(paths)
+    )
+    sql = f"SELECT {', '.join(fields)} FROM fields"
+    found = _narrowed(run(sql, {"fields": objects}, "looking at columns"), ("TIMESTAMP",))
+    named = zip(paths, found, strict=True)
+    return {path for path, column in named if column.type == "TIMESTAMP"}
+
+
+def _texts(kind: str, path: _Path) -> Iterator[_Path]:
+    for name, of in fields_of(kind) if kind.startswith("STRUCT(") else ():
+        if of == "VARCHAR":
+            yield (*path, name)
+        yield from _texts(of, (*path, name))
+
+
+def _with_times(kind: str, path: _Path, times: Set[_Path]) -> str:
+    """The type of a field in which some texts are times."""
+    if path in times:
+        return "TIMESTAMP"
+    if not any(time[: len(path)] == path for time in times):
+        return kind
+    inner = ((name, _with_times(of, (*path, name), times)) for name, of in fields_of(kind))
+    return f"STRUCT({', '.join(f'{_as_in_types(name)} {of}' for name, of in inner)})"
+
+
+def _as_in_types(name: str) -> str:
+    return name if re.fullmatch("[a-z_][a-z0-9_]*", name) else quote(name)
+
+
+def _pointer(path: Iterable[str]) -> str:
+    """Where a field is in a line, as DuckDB's JSON functions take it."""
+    return "".join("/" + name.replace("~", "~0").replace("/", "~1") for name in path)
 
 
 def _usual(objects: pa.Table) -> pa.Table:
@@ -268,8 +315,7 @@ def _scalar_fields(objects: pa.Table, names: list[str]) -> list[str]:
 
 
 def _json_type_sql(name: str) -> str:
-    pointer = "/" + name.replace("~", "~0").replace("/", "~1")
-    return f"json_type({LINE}, {literal(pointer)})"
+    return f"json_type({LINE}, {literal(_pointer([name]))})"
 
 
 def _settled(kind: str) -> str:
@@ -279,8 +325,10 @@ def _settled(kind: str) -> str:
 
 
 def _parquet_columns(path: Path) -> tuple[Column, ...]:
+    from pyarrow.parquet import ParquetFile  # agents seldom need it
+
     try:
-        empty = pyarrow.parquet.ParquetFile(path).schema_arrow.empty_table()
+        empty = ParquetFile(path).schema_arrow.empty_table()
     except (pa.ArrowException, OSError) as error:
         raise InputError(f"{path} is not a readable parquet file: {error}") from error
     try:

@@ -42,8 +42,13 @@ class Denied:
 
 
 class PathPattern:
-    def __init__(self, text: str, below: Path | None = None, source: str | None = None) -> None:
-        """Files are sources of their own, or all of them `source`, if the text names none."""
+    def __init__(
+        self, text: str, below: Path | None = None, source: str | None = None, before: str = ""
+    ) -> None:
+        """Files are sources of their own, or all of them `source`, if the text names none.
+
+        What sources are called begins with what stands `before` them.
+        """
         if not Path(text).name:
             raise ValueError("the file pattern names no file")
         if text.count(_SOURCE) > 1:
@@ -54,6 +59,7 @@ class PathPattern:
             raise ValueError("'**' is not possible; '*' matches within one path part")
         self.text = text
         self._source = source
+        self._before = before
         names = Path(text).parts
         wild = next((i for i, p in enumerate(names) if "*" in p or _SOURCE in p), len(names) - 1)
         self.root = Path(*names[:wild]) if wild else Path()
@@ -84,11 +90,11 @@ class PathPattern:
         if match is None:
             return None
         if _SOURCE in self.text:
-            return as_text(match["source"])
+            return self._before + as_text(match["source"])
         if self._source is not None:
-            return self._source
+            return self._before + self._source
         below = path.is_relative_to(self._below)
-        return as_text((path.relative_to(self._below) if below else path).as_posix())
+        return self._before + as_text((path.relative_to(self._below) if below else path).as_posix())
 
     def _look_into(self, folder: str, depth: int, walk: Walk) -> None:
         walk.folders.append(folder)
@@ -130,26 +136,28 @@ class PathPattern:
         inside = _below(str(self.root), folder)
         match = re.fullmatch("/".join(map(_name_regex, self._names[:depth])), inside)
         if match is not None and "source" in match.re.groupindex:
-            return as_text(match["source"])
-        return as_text(f"{_below(str(self._below), folder).rstrip('/')}/")
+            return self._before + as_text(match["source"])
+        return self._before + as_text(f"{_below(str(self._below), folder).rstrip('/')}/")
 
     def _source_named(self, path: str) -> str:
         """The same as `source_of` for a path that a walk has found."""
         if _SOURCE in self.text:
             match = self._regex.fullmatch(_below(str(self.root), path))
             assert match is not None  # as each of its parts has
-            return as_text(match["source"])
+            return self._before + as_text(match["source"])
         if self._source is not None:
-            return self._source
-        return as_text(_below(str(self._below), path))
+            return self._before + self._source
+        return self._before + as_text(_below(str(self._below), path))
 
 
-def path_patterns(texts: Sequence[str], source: str | None = None) -> list[PathPattern]:
+def path_patterns(
+    texts: Sequence[str], source: str | None = None, before: str = ""
+) -> list[PathPattern]:
     """The patterns of one stream, which give no two files the same name by chance."""
     roots = [PathPattern(text).root for text in texts]
     mixed = len({root.is_absolute() for root in roots}) > 1
     below = Path() if mixed else Path(os.path.commonpath(roots))
-    return [PathPattern(text, below, source) for text in texts]
+    return [PathPattern(text, below, source, before) for text in texts]
 
 
 def described(texts: Sequence[str]) -> str:

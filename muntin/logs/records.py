@@ -24,8 +24,8 @@ from muntin.fidelity.score import EVER, NEVER
 from muntin.kernel.clocks import Clocks
 from muntin.kernel.compute import Recipe, Segment, compute_together, repeated_sources
 from muntin.kernel.engine import run
-from muntin.kernel.merge import gather, merge
-from muntin.kernel.reading import Begun, Reading
+from muntin.kernel.forms import gather_all, merge_all
+from muntin.kernel.reading import Begun, File, Reading
 from muntin.logs.bad import ahead_text, first_bad_row, first_fall, place_of
 from muntin.logs.chunks import (
     PIECE_BYTES,
@@ -41,7 +41,8 @@ from muntin.logs.chunks import (
 from muntin.logs.copies import log_of
 from muntin.logs.formats import Wanted, needed_columns, records_sql, sizes_sql
 from muntin.logs.gunzip import CUT, is_gzip
-from muntin.model import NOWHERE, POSITION, SIZE, SOURCE_COLUMN, TIME, UNTIL, Stream
+from muntin.model.records import NOWHERE, POSITION, SIZE, SOURCE_COLUMN, TIME, UNTIL
+from muntin.model.streams import Stream
 from muntin.units import FIRST_US, LAST_US
 
 # Blocks of pieces are merged when they become many: a lane may be one long gzip file.
@@ -145,6 +146,11 @@ class _Read:
     left: int | None = None
 
     @property
+    def file(self) -> File:
+        start = self.order.start if self.piece is None else self.piece.start
+        return File(self.order.path, start == 0 and not self.order.skip)
+
+    @property
     def log(self) -> str:
         return log_of(self.order.path)
 
@@ -196,7 +202,7 @@ class _Reader:
         """The blocks of all that was read since they were last taken."""
         self._flush()
         blocks, self._blocks, self.bytes = self._blocks, {}, 0
-        return {shape: gather(self._shapes[shape], several) for shape, several in blocks.items()}
+        return gather_all(self._shapes, blocks)
 
     def _add(self, read: _Read, size: int) -> None:
         full = self._pending_bytes + size > self._piece_bytes
@@ -275,10 +281,11 @@ class _Reader:
             for number in range(len(reads)) if torn and len(reads) > 1 else ():
                 self._parse(table.only([n == number for n in range(len(reads))]), wanted, torn)
             raise
-        if SOURCE_COLUMN in wanted.columns and SOURCE_COLUMN not in records.column_names:
+        column = self._stream.column(SOURCE_COLUMN)
+        if column in wanted.columns and column not in records.column_names:
             counts = [len(rows) for rows in table.ranges()]
-            sources = repeated_sources(table.segments(), counts)
-            records = records.append_column(SOURCE_COLUMN, sources)
+            sources = repeated_sources(table.segments(), counts, self._stream.before)
+            records = records.append_column(column, sources)
         return records
 
     def _compute(self, table: _Table, records: pa.Table, wanted: Wanted) -> None:
@@ -302,10 +309,8 @@ class _Reader:
         for shape, block in blocks.items():
             self._blocks.setdefault(shape, []).append(block)
         if any(len(several) > _BLOCKS_AT_MOST for several in self._blocks.values()):
-            self._blocks = {
-                shape: [merge(self._shapes[shape], several)]
-                for shape, several in self._blocks.items()
-            }
+            merged = merge_all(self._shapes, self._blocks)
+            self._blocks = {shape: [block] for shape, block in merged.items()}
 
     def _new_columns(self, records: pa.Table, wanted: Wanted) -> frozenset[str]:
         """The columns of which these records are the first to have a value."""
@@ -385,7 +390,7 @@ class _Table:
 
     def segments(self) -> list[Segment]:
         return [
-            Segment(read.lane.source, count, read.lane.clocks, sorted(broken))
+            Segment(read.lane.source, count, read.lane.clocks, sorted(broken), read.file)
             for read, count, broken in zip(self.reads, self.counts, self.broken, strict=True)
         ]
 

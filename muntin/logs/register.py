@@ -34,7 +34,7 @@ from muntin.logs.held import Held
 from muntin.logs.orphans import Orphan, Orphans, found_near, has_bytes_of, inherited
 from muntin.logs.patterns import Denied, Walk
 from muntin.logs.sightings import Look, Sighting, refusal, sight
-from muntin.model import Stream
+from muntin.model.streams import Stream
 
 _SETTLED_SECONDS = 2.0
 _COMPRESSING_SECONDS = 300.0  # for which a file is waited for that is not complete

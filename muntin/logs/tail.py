@@ -16,7 +16,7 @@ from muntin.logs.chunks import WorkOrder
 from muntin.logs.events import Events
 from muntin.logs.files import FilePosition
 from muntin.logs.watch import Unread, Watch, absolute
-from muntin.model import Stream
+from muntin.model.streams import Stream
 
 __all__ = ["BATCH_BYTES", "Batch", "FilePosition", "Lane", "Tail"]
 

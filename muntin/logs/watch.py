@@ -12,8 +12,6 @@ from operator import itemgetter
 from pathlib import Path
 from zlib import crc32
 
-import pyarrow.parquet
-
 from muntin.fidelity.losses import Loss
 from muntin.logs.chunks import WorkOrder
 from muntin.logs.copies import first_bytes
@@ -32,7 +30,7 @@ from muntin.logs.gunzip import is_gzip
 from muntin.logs.patterns import Walk, described, path_patterns, unmatched
 from muntin.logs.register import Register
 from muntin.logs.sightings import Look, Sighting, find_again, sight, times
-from muntin.model import Stream
+from muntin.model.streams import Stream
 
 _FINISHED_SECONDS = 3600.0
 _GZIP_RATIO = 8
@@ -74,7 +72,7 @@ class Watch:
         events: Events | None = None,
     ) -> None:
         self._stream = stream
-        self._patterns = path_patterns(stream.patterns, stream.source)
+        self._patterns = path_patterns(stream.patterns, stream.source, stream.before)
         self._follow = follow
         self._sightings: dict[Key, Sighting] = {}
         self._keys: dict[str, Key] = {}  # of the files there are, by path
@@ -392,7 +390,9 @@ class Watch:
         """Up to where a file can be read now, the text that each unit stands for, and perhaps
         the checksum there."""
         if self._parquet:
-            with f.open() as file, pyarrow.parquet.ParquetFile(file) as parquet:
+            from pyarrow.parquet import ParquetFile  # agents seldom need it
+
+            with f.open() as file, ParquetFile(file) as parquet:
                 groups = parquet.num_row_groups
             return groups, max(1, f.size // max(1, groups)), None
         if is_gzip(f.path):

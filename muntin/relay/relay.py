@@ -18,7 +18,8 @@ from dataclasses import replace
 from uuid import uuid4
 
 from muntin.errors import WireError
-from muntin.model import Column, Stream
+from muntin.model.records import Column
+from muntin.model.streams import Stream
 from muntin.schedule.pace import Measure, Pace
 from muntin.wire.addresses import addresses
 from muntin.wire.client import Client, ask_any

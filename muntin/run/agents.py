@@ -18,15 +18,21 @@ from muntin.errors import InputError
 from muntin.fidelity.losses import Loss
 from muntin.fidelity.scoreboard import Source
 from muntin.kernel.compute import Recipe
-from muntin.model import Stream
+from muntin.kernel.kinds import kind_of
+from muntin.kernel.reading import Reading
+from muntin.model.jobs import Program
+from muntin.model.streams import Stream
 from muntin.run.contracts import Batch, Delivery, Request
 from muntin.run.namesakes import Namesakes
+from muntin.units import describe
 from muntin.wire.addresses import addresses
 from muntin.wire.client import Client
 from muntin.wire.keys import Keys
 from muntin.wire.looks import Looks
-from muntin.wire.messages import Exchange, Fetch, Heard, Known, Limits, News, Plan, Range
+from muntin.wire.messages import Departed, Exchange, Fetch, Heard, Known, News, Plan, Range
 from muntin.wire.parcels import fetched_somehow, readings, tables, waves
+
+_NAMED = 5  # agents in one note
 
 
 @dataclass(frozen=True)
@@ -44,7 +50,11 @@ class PullTask:
         shapes = {recipe.shape.id: recipe.shape for recipe in recipes}
         for wave in waves(self.wanted.ranges):
             parcels = fetched_somehow(self.client, replace(self.wanted, ranges=wave))
-            yield Delivery(tables(shapes, parcels), readings(shapes, parcels))
+            blocks = tables(shapes, parcels)
+            for recipe in recipes:  # agents may have read before they knew what has left
+                if (id_ := recipe.shape.id) in blocks:
+                    blocks[id_] = kind_of(recipe.shape).delivered(blocks[id_], recipe.over)
+            yield Delivery(blocks, tuple(map(_signed, readings(shapes, parcels))))
 
 
 @dataclass(frozen=True)
@@ -95,6 +105,8 @@ class Agents:
         self._behind: frozenset[str] = frozenset()
         self._away: set[str] = set()
         self._troubles: dict[str, str] = {}  # by agent
+        self._slacks: dict[str, int] = {}  # by agent, what its settings say that does not count
+        self._digest = ""  # of the plan at the last look
         self._listed: list[str] | None = None
         self._unlisted: str | None = None  # why they are not known any more
 
@@ -103,6 +115,7 @@ class Agents:
         heard = self._hear(plan, request)
         chosen = self._chosen(heard.news)
         notes = [*self._missing(heard), *self._names.told(heard.news), *self._troubled(chosen)]
+        notes += self._other_slacks(chosen, request.slack_us or 0)
         for each in chosen:  # one that begins has not seen the end of its logs yet
             sends = each.last > self._known(each.agent, request).final
             before = self._seen.get(each.agent) or (request.now if sends else 0.0)
@@ -126,6 +139,7 @@ class Agents:
             notes=tuple(notes),
             touched={**dict.fromkeys(request.sources, 0.0), **self._seen},  # away is not ended
             unreadable=lost,
+            answered=frozenset(each.agent for each in chosen),
         )
 
     def behind(self, sources: Mapping[str, Source]) -> frozenset[str]:
@@ -137,8 +151,14 @@ class Agents:
     def require(self) -> None:
         """Refuses to read agents to an end that they do not have."""
         raise InputError(
-            f"stream '{self._stream.name}' comes from agents, which go on; run it without --once"
+            f"stream '{self._stream.name}' comes from agents, which go on, so there is no end to "
+            "read to; use `muntin run` without --once"
         )
+
+    def require_names(self) -> None:
+        """Refuses two agents of one name, as far as they answer now. Nobody is made to count."""
+        asked = Exchange(self._pipeline, self._stream.name, "")
+        self._names.meant(self._looks.at(self._addresses(), asked).news, 0.0)
 
     def close(self) -> None:
         self._looks.close()
@@ -190,16 +210,21 @@ class Agents:
             self._stream.name,
             plan.digest,
             {name: self._known(name, request) for name in self._names.names},
-            limits={r.shape.id: Limits(r.over, r.needs) for r in plan.recipes},
+            departed={r.shape.id: Departed(r.over, r.needs) for r in plan.recipes},
             wanted=request.wanted,
         )
-        first = self._looks.at(places, told)
+        # Who has answered before has another plan since jobs were changed, and gets it at once.
+        changed = self._digest not in ("", plan.digest)
+        self._digest = plan.digest
+        at_once = replace(told, plan=plan.sent(self._pipeline)) if changed else told
+        first = self._looks.at(places, at_once)
         meant = self._names.meant(first.news, request.now)
         needing = {each.via[0] for each in meant if each.digest != plan.digest}
         if not needing:
             return first
         known = {name: self._known(name, request) for name in self._names.names}
-        second = self._looks.at(sorted(needing), replace(told, known=known, plan=plan))
+        sent = replace(told, known=known, plan=plan.sent(self._pipeline))
+        second = self._looks.at(sorted(needing), sent)
         kept = (each for each in first.news if each.via[0] not in needing)
         return Heard((*kept, *second.news), {**first.away, **second.away})
 
@@ -269,9 +294,46 @@ class Agents:
                     "tries again"
                 )
 
+    def _other_slacks(self, news: Sequence[News], slack_us: int) -> Iterator[str]:
+        """Tells once of agents whose settings have another slack than the one that counts."""
+        others = {n.agent: n.slack_us for n in news if n.slack_us not in (None, slack_us)}
+        new = {a: us for a, us in others.items() if us is not None and self._slacks.get(a) != us}
+        self._slacks |= new
+        for other in sorted({*new.values()}):
+            names = [f"'{agent}'" for agent in sorted(new) if new[agent] == other]
+            more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+            who = f"agent{'s' if len(names) > 1 else ''} {', '.join(names[:_NAMED])}{more}"
+            yield (
+                f"stream '{self._stream.name}': SLACK is {describe(slack_us)} for all agents, and "
+                f"not {describe(other)} as the settings of {who} say; give all the same, or none"
+            )
+
+
+def require_agents(program: Program, follow: bool, keys: Keys | None = None) -> None:
+    """Refuses agents that cannot be read so, before anything is begun that takes long."""
+    for stream in program.streams.values():
+        if not stream.agents or not program.jobs_of(stream.name):
+            continue
+        agents = Agents(stream, "", keys)
+        try:
+            if follow:
+                agents.require_names()
+            else:
+                agents.require()
+        finally:
+            agents.close()
+
 
 def _around(way: Sequence[str], away: set[str], tried: set[str]) -> str | None:
     """The next address on a way that leads past somebody who is away, if there is one to try."""
     if not away.intersection(way):
         return None
     return next((place for place in way[1:] if place not in away | tried), None)
+
+
+def _signed(reading: Reading) -> Reading:
+    """The reading, with what there is to tell signed by its agent: paths are of its server."""
+    agent = f"agent '{reading.source}'"
+    notes = tuple(f"{agent}: {note}" for note in reading.notes)
+    faults = tuple(replace(fault, given=f"{fault.given} at {agent}") for fault in reading.faults)
+    return replace(reading, notes=notes, faults=faults)

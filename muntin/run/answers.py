@@ -2,27 +2,43 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
+import pyarrow as pa
 import pyarrow.compute as pc
 
-from muntin.fidelity.score import C2, FIELDS, NEVER
+from muntin.fidelity.score import C2, FIELDS, NEVER, Mask, Reason, State, word
 from muntin.fidelity.timing import Timing
 from muntin.kernel.due import Due
-from muntin.kernel.kinds import kind_of
+from muntin.kernel.reading import Cost
 from muntin.kernel.statements import SESSION_START
-from muntin.model import Counts, Job
+from muntin.model.counts import Counts
+from muntin.model.jobs import Job
+from muntin.model.shapes import Sample
+from muntin.run.catalog import Catalog
 from muntin.run.contracts import Answer
 from muntin.run.departures import Scores
 from muntin.run.due import Agenda
-from muntin.run.failures import Failures, Sifted
+from muntin.run.failures import Failures, Met
+from muntin.run.many import Waiting, WaitingWindows
 from muntin.run.progress import SESSION, Progress
-from muntin.run.results import Emission, JobWindows, Kind, sessions
+from muntin.run.results import (
+    Departing,
+    Emission,
+    JobWindows,
+    Kind,
+    digest_of,
+    no_windows,
+    sessions,
+)
 from muntin.windows.spec import WindowSpec
 
+_SHED = word(State.SHED)
 Ends = list[list[int]]  # of due windows of one job, one list a kind
+_Known = dict[tuple[int, int, int, Sample | None], C2]  # by a score that is kept meanwhile
 
 
 def still_leaving(jobs: Mapping[str, Job], failures: Failures, due: Due) -> Due:
@@ -38,29 +54,82 @@ def _leaving(job: Job, failures: Failures, due: Due) -> Ends:
     ]
 
 
-def emission_of(agenda: Agenda, answer: Answer, due: Due, scores: Scores) -> Emission:
-    """What leaves of an answer: a job that has failed just now keeps its last windows."""
-    left: list[JobWindows] = []
+def emission_of(
+    agenda: Agenda, answer: Answer, due: Due, scores: Scores, shed: Scores | None = None
+) -> Emission:
+    """What leaves of an answer: a job that has failed just now keeps its last windows.
+
+    Windows that are `shed` leave with nothing but their scores.
+    """
+    left: list[Departing] = []
     notes: list[str] = []
     failures = agenda.progress.failures
+    known: _Known = {}
     for name, rows in answer.rows.items():
         job = agenda.catalog.jobs[name]
-        sifted = failures.sift(job, rows)
-        notes += sifted.notes
+        shown = {(which, end) for of, which, end in due.open if of == name}
+        if isinstance(rows, pa.Table):
+            rows, met = failures.sift(job, rows, shown)
+        else:
+            met = failures.meet(job, rows.faults, shown)
+        notes += met.notes
         kinds = _leaving(job, failures, due)
-        if any(kinds) or name in due.sessions:
-            windows = _windows(agenda, job, kinds, sifted, scores)
-            if windows.counts:  # of sessions, there may be none that end here
+        if name in due.sessions:
+            windows = _sessions(agenda, job, rows)
+            if windows.counts:  # there may be none that end here
                 left.append(windows)
-    return Emission(tuple(left), answer.blocks, tuple(notes))
+        elif any(kinds):
+            leaving = _windows(agenda, job, kinds, rows, met, scores, known)
+            leaving = _changed(agenda, leaving, shown) if shown else leaving
+            if leaving.counts:
+                left.append(leaving)
+        elif not isinstance(rows, pa.Table):
+            rows.let_go()
+    return Emission(tuple(_with_shed(agenda, left, shed or {})), answer.to_save, tuple(notes))
 
 
-def _windows(agenda: Agenda, job: Job, ends: Ends, sifted: Sifted, scores: Scores) -> JobWindows:
-    if not kind_of(job.shape).has_panes:
-        began = agenda.progress.began.get((job.name, SESSION), NEVER)
-        whole = sifted.rows.filter(pc.greater_equal(sifted.rows[SESSION_START], began))
-        board = agenda.board(job.shape.axis.column, 1, shape=job.shape.id)
-        return sessions(job, whole, board)
+def _changed(agenda: Agenda, windows: Departing, shown: set[Kind]) -> JobWindows:
+    """The windows without those that are only shown, and are as they were shown last."""
+    assert isinstance(windows, JobWindows), "what is shown while it is open is at hand"
+    made = {kind: digest_of(rows) for kind, rows in windows.by_kind() if kind in shown}
+    same = [
+        kind
+        for kind in shown & windows.counts.keys()
+        if not agenda.departures.show(windows.job, *kind, made.get(kind, ""))
+    ]
+    return windows.without(same)
+
+
+def _with_shed(agenda: Agenda, left: Sequence[Departing], shed: Scores) -> list[Departing]:
+    by_job: dict[str, dict[Kind, C2]] = {}
+    for (name, which, end), c2 in shed.items():
+        by_job.setdefault(name, {})[which, end] = c2
+    known = {windows.job.name: windows for windows in left}
+    for name, scores in by_job.items():
+        windows = known.get(name) or no_windows(agenda.catalog.jobs[name])
+        known[name] = windows.with_scores({**scores, **windows.scores})
+    return list(known.values())
+
+
+def _sessions(agenda: Agenda, job: Job, rows: pa.Table) -> JobWindows:
+    began = agenda.progress.began.get((job.name, SESSION), NEVER)
+    starts = rows[SESSION_START]
+    mine = pc.greater_equal(starts, began)
+    if job.term.before is not None:
+        mine = pc.and_(mine, pc.less(starts, job.term.before))
+    board = agenda.board(job.shape.axis.column, 1, shape=job.shape.id)
+    return sessions(job, rows.filter(mine), board)
+
+
+def _windows(
+    agenda: Agenda,
+    job: Job,
+    ends: Ends,
+    rows: pa.Table | Waiting,
+    met: Met,
+    scores: Scores,
+    known: _Known,
+) -> Departing:
     kinds: list[Kind] = [(which, end) for which, kind in enumerate(ends) for end in kind]
     mine = {(which, end): scores[job.name, which, end] for which, end in kinds}
     counts, revisions = {}, {}
@@ -68,19 +137,26 @@ def _windows(agenda: Agenda, job: Job, ends: Ends, sifted: Sifted, scores: Score
         spec = job.windows[which]
         read = _counts(agenda.progress, job, spec, end, c2)
         failed = agenda.progress.failures.records(job, which, end, c2)
-        failed += sifted.failed.get((which, end), 0)
+        failed += met.failed.get((which, end), 0)
         # Of a key that failed its values count, of which a record may have given several.
         counts[which, end] = replace(read, failed=min(failed, read.read))
         revisions[which, end] = agenda.departures.revision(job, spec, end)
-        mine[which, end] = _counted(agenda.progress, job, spec, end, c2)
-    return JobWindows(job, sifted.rows, counts, mine, revisions)
+        if agenda.catalog.stream.job is None:  # rows of results are of all sources together
+            # Jobs that share a score share what is told with it.
+            asked = id(c2), spec.start(end), end, job.shape.sample
+            if asked not in known:
+                known[asked] = _counted(agenda.progress, job, spec, end, c2)
+            mine[which, end] = known[asked]
+    if isinstance(rows, pa.Table):
+        return JobWindows(job, rows, counts, mine, revisions)
+    return WaitingWindows(job, rows, counts, mine, revisions)
 
 
 def _counts(progress: Progress, job: Job, spec: WindowSpec, end: int, c2: C2) -> Counts:
     """Records read, bad and late of what a window is made of."""
     ledger, axis = progress.ledger, job.shape.axis.column
-    if c2.only is not None or job.shape.sample is not None:
-        counts = ledger.counts_of(axis, spec, end, c2.names, c2.inside)
+    if _is_part(job, c2):
+        counts = ledger.counts_of(axis, spec, end, c2.names, _inside(job, c2))
     else:
         counts = ledger.counts(axis, spec, end)
     return counts if job.shape.revise_us is None else replace(counts, late=0)
@@ -91,21 +167,62 @@ def _counted(progress: Progress, job: Job, spec: WindowSpec, end: int, c2: C2) -
     if len(c2.names) * (end - spec.start(end)) > FIELDS:
         return c2
     records = progress.ledger.records_of(job.shape.axis.column, spec, end, c2.names)
-    if c2.only is not None or job.shape.sample is not None:
-        records = (np.array(records) * c2.inside).tolist()
+    if _is_part(job, c2):
+        records = (np.array(records) * _inside(job, c2)).tolist()
     return replace(c2, records=records)
 
 
-def note_timing(progress: Progress, emission: Emission, now: float, agenda: Agenda) -> None:
-    """Takes what leaves into the measures of how late and how complete results are."""
+def _is_part(job: Job, c2: C2) -> bool:
+    """Whether a window is made of a part of what was read of it."""
+    since = job.shape.since
+    emptied = since is not None and c2.start * job.shape.pane < since
+    return c2.only is not None or job.shape.sample is not None or emptied
+
+
+def _inside(job: Job, c2: C2) -> Mask:
+    """Which sources and panes a window is made of."""
+    since = job.shape.since
+    if since is None:
+        return c2.inside
+    inside: Mask = c2.inside & (np.arange(c2.start, c2.end) >= since // job.shape.pane)
+    return inside
+
+
+def note_seconds(progress: Progress, jobs: Mapping[str, Job], seconds: Mapping[str, float]) -> None:
+    """Takes how long answers of jobs took."""
+    for name, took in seconds.items():
+        progress.timings.setdefault(jobs[name].unversioned, Timing()).seconds += took
+
+
+def computing(catalog: Catalog, costs: Mapping[str, Cost]) -> dict[str, float]:
+    """By job, how long it took to compute what was read; jobs of one shape share that."""
+    shared = {shape: catalog.by_shape.get(shape, ()) for shape in costs}
+    return {job.name: costs[s].seconds / len(jobs) for s, jobs in shared.items() for job in jobs}
+
+
+def note_timing(
+    progress: Progress, emission: Emission, now: float, agenda: Agenda, computed: Counter[str]
+) -> None:
+    """Takes what leaves into the measures of how late and how complete results are.
+
+    What jobs have `computed` since the last of their windows is taken out of there.
+    """
     times = agenda.times
     for windows in emission.windows:
-        timing = progress.timings.setdefault(windows.job.name, Timing())
+        timing = progress.timings.setdefault(windows.job.unversioned, Timing())
+        timing.computing += computed.pop(windows.job.name, 0.0)
         within = windows.job.bounds.within_us
         for kind, c2 in windows.scores.items():
-            if windows.revisions.get(kind):
+            if c2.reason is Reason.OPEN or (
+                windows.revisions.get(kind) and agenda.departures.is_again(windows.job, *kind)
+            ):
                 continue
             end = windows.bounds(kind)[1]
             lived = windows.job.shape.axis.is_time and end + (within or 0) > times.started_us
             lag = int(now * 1e6) - end if lived and times.follow else None
+            if c2.reason is Reason.SHED:
+                timing.shed += 1
+                lag = None
+            elif c2.missing:
+                timing.thinned += any(m.why.startswith(_SHED) for m in c2.missing)
             timing.add(c2.area, lag, within)

@@ -9,9 +9,12 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from itertools import chain, count
 
 from muntin.kernel.compute import Recipe
-from muntin.model import Job, Shape, Stream
+from muntin.model.jobs import VERSIONED, Edition, Job, Term
+from muntin.model.shapes import Shape
+from muntin.model.streams import Stream
 from muntin.windows.ledger import Grid, grids_of
 from muntin.windows.sharing import share_panes
 from muntin.windows.spec import WindowSpec
@@ -39,6 +42,14 @@ class InForce:
         shapes = {name: shape for name, shape in self.shapes.items() if name not in names}
         return replace(self, shapes=shapes)
 
+    def renamed(self, name: str, now: str) -> InForce:
+        """The same, with a job called otherwise."""
+        return replace(
+            self,
+            shapes={now if known == name else known: id_ for known, id_ in self.shapes.items()},
+            windows={now if known == name else known: w for known, w in self.windows.items()},
+        )
+
     def new_windows(self, job: Job) -> tuple[WindowSpec, ...]:
         """The windows of a job that it did not have."""
         known = self.windows.get(job.name, ()) if self.had(job) else ()
@@ -47,11 +58,17 @@ class InForce:
 
 @dataclass(frozen=True)
 class Catalog:
-    """Jobs by name, on shared panes where they can share; `version` counts the changes."""
+    """Jobs by name, on shared panes where they can share; `version` counts the changes.
+
+    Of jobs that are paused, or were dropped while running, it is kept what they were.
+    """
 
     stream: Stream
     jobs: Mapping[str, Job]
     version: int = 0
+    paused: Mapping[str, Job] = field(default_factory=dict)
+    gone: Mapping[str, Edition] = field(default_factory=dict)
+    begun: bool = False  # whether the stream is one that no file has
 
     @classmethod
     def of(cls, stream: Stream, jobs: Iterable[Job]) -> Catalog:
@@ -67,6 +84,25 @@ class Catalog:
         left = {name: job for name, job in self.jobs.items() if name not in names}
         return replace(self, jobs=share_panes(left), version=self.version + 1)
 
+    def retiring(self, name: str, term: Term) -> tuple[Catalog, str]:
+        """The next catalog: in the place of a job, one that only brings windows to their end.
+
+        Also returns what that one is called.
+        """
+        job = self.jobs[name]
+        called = f"{name}{VERSIONED}{job.edition.number}"
+        more = (f"{called}.{number}" for number in count(1))  # its parameters may have been set
+        called = next(each for each in chain([called], more) if each not in self.jobs)
+        old = replace(job, name=called, term=term)
+        every = {old.name if each is job else key: old if each is job else each
+                 for key, each in self.jobs.items()}  # fmt: skip
+        return replace(self, jobs=share_panes(every), version=self.version + 1), called
+
+    @cached_property
+    def titles(self) -> frozenset[str]:
+        """What users call the jobs: the names of their tables."""
+        return frozenset(job.title for job in self.jobs.values())
+
     @cached_property
     def by_shape(self) -> dict[str, tuple[Job, ...]]:
         """The jobs of each shape, by its id."""
@@ -78,6 +114,12 @@ class Catalog:
     @cached_property
     def shapes(self) -> dict[str, Shape]:
         return {id_: jobs[0].shape for id_, jobs in self.by_shape.items()}
+
+    @cached_property
+    def drawn(self) -> frozenset[str]:
+        """The shapes whose blocks count as those of others, too."""
+        draws = (shape.draws for shape in self.shapes.values())
+        return frozenset(each.shape for each in draws if each is not None)
 
     @cached_property
     def windows(self) -> dict[str, tuple[WindowSpec, ...]]:

@@ -13,7 +13,7 @@ from muntin.kernel.compute import Recipe
 from muntin.kernel.kinds import kind_of
 from muntin.kernel.reading import Cost, Reading
 from muntin.kernel.statements import Windows
-from muntin.model import Shape
+from muntin.model.shapes import Shape
 from muntin.run.catalog import Catalog
 from muntin.windows.choice import Choice, Measured, Sharing, choose
 
@@ -31,20 +31,20 @@ class Chooser:
         return [
             replace(
                 recipe,
-                separate=self.choice(recipe.shape, recipe.windows).separate,
+                separate=self.choice(recipe.shape, recipe.windows).separate
+                and recipe.shape.id not in catalog.drawn,
                 version=catalog.version,
             )
             for recipe in catalog.recipes
         ]
 
-    def computed(self, catalog: Catalog, readings: Sequence[Reading]) -> None:
-        """Takes note of what computing a batch has cost."""
-        costs: dict[str, Cost] = {}
+    def computed(
+        self, catalog: Catalog, readings: Sequence[Reading], costs: Mapping[str, Cost]
+    ) -> None:
+        """Takes note of what computing a batch has cost, by shape."""
         panes: Counter[tuple[str, int]] = Counter()
         for reading in readings:
             panes.update((tally.axis, tally.size) for tally in reading.tallies)
-            for id_, cost in reading.costs.items():
-                costs[id_] = costs.get(id_, Cost()) + cost
         for id_, cost in costs.items():
             if cost.records and id_ in catalog.shapes:
                 shape, windows = catalog.shapes[id_], catalog.windows[id_]
@@ -67,7 +67,7 @@ class Chooser:
         """Decides anew; gives what has changed."""
         for id_, shape in catalog.shapes.items():
             windows = catalog.windows[id_]
-            if kind_of(shape).always_shared(windows) is None:
+            if kind_of(shape).always_shared(windows) is None and shape.draws is None:
                 before = self.choice(shape, windows)
                 after = choose(windows, self._seen(id_), before, self._wish)
                 self._choices[id_] = after
@@ -77,6 +77,8 @@ class Chooser:
     def choice(self, shape: Shape, windows: Windows) -> Choice:
         """How the windows of a shape are computed now, and why."""
         reason = kind_of(shape).always_shared(windows)
+        if reason is None and shape.draws is not None:
+            reason = "panes of an earlier version are taken in"
         if reason is not None:
             return Choice(False, reason)
         if self._wish != "auto":

@@ -18,15 +18,17 @@ import pyarrow as pa
 
 from muntin.fidelity.losses import Loss
 from muntin.fidelity.scoreboard import Source
-from muntin.kernel.block import Block
 from muntin.kernel.compute import Recipe
 from muntin.kernel.due import Due, Emitted
+from muntin.kernel.kinds.kind import Missed
 from muntin.kernel.reading import Cost, Reading
 from muntin.logs.files import FilePosition
+from muntin.model.jobs import Job
 from muntin.run.catalog import Catalog, InForce
+from muntin.run.many import Waiting
 from muntin.run.needs import Needs
 from muntin.run.progress import Progress
-from muntin.run.results import Emission
+from muntin.run.results import Emission, ToSave
 
 
 @dataclass(frozen=True)
@@ -129,6 +131,7 @@ class Batch:
     lost: tuple[Loss, ...] = ()  # what was found to be lost by now
     unreadable: Mapping[str, Sequence[Loss]] | None = None
     """By source, what is there and cannot be read now."""
+    answered: frozenset[str] = frozenset()  # sources whose agents were there
 
 
 class Intake(Protocol):
@@ -144,15 +147,30 @@ class Intake(Protocol):
         """The sources of finite input, before anything is read; none where that is not known."""
 
 
+@runtime_checkable
+class Skips(Protocol):
+    """An intake that can leave out what is of no use any more."""
+
+    def skip(self, before: int, slack_us: int, sources: Mapping[str, Source]) -> None:
+        """Does not read what is from before a time, as far as some lines tell."""
+
+
 @dataclass(frozen=True)
 class Answer:
-    """Ordered rows of due windows by job, and by shape blocks to save and what merging took."""
+    """Rows of due windows by job, what is to be saved, and by shape what merging took.
 
-    rows: Mapping[str, pa.Table] = field(default_factory=dict)
-    blocks: Mapping[str, Sequence[Block]] = field(default_factory=dict)
+    Rows are ordered; where they are too many to be at hand, tasks have them.
+    """
+
+    rows: Mapping[str, pa.Table | Waiting] = field(default_factory=dict)
+    to_save: ToSave = field(default_factory=ToSave)
     costs: Mapping[str, Cost] = field(default_factory=dict)
     ends: Mapping[str, int] = field(default_factory=dict)
     """Of jobs with sessions: no open one ends before this."""
+    missed: Mapping[str, Missed] = field(default_factory=dict)
+    """Of jobs with sessions: late records, of which that is known only now."""
+    seconds: Mapping[str, float] = field(default_factory=dict)
+    """By job, how long its windows took from blocks to rows, where they took longest."""
 
 
 class Collection(Protocol):
@@ -176,6 +194,9 @@ class Collection(Protocol):
     def forget(self, catalog: Catalog, emitted: Mapping[str, Emitted]) -> None:
         """Drops what no window after `emitted` holds, by shape, and all of other shapes."""
 
+    def inherit(self, catalog: Catalog, shape: str, heir: str) -> None:
+        """Takes the blocks of a shape for those of another, too, which has none."""
+
 
 class Journal(Protocol):
     """What was made final before, and what becomes final now."""
@@ -189,8 +210,19 @@ class Journal(Protocol):
         catalog: Catalog,
         emission: Emission,
         positions: tuple[FilePosition, ...] | None = None,
-    ) -> None:
-        """Makes a batch final. Without new positions of files, those of before stay."""
+        whole: bool = False,
+    ) -> Emission:
+        """Makes a batch final, and returns it with rows where they can be read.
+
+        Without new positions of files, those of before stay. `whole` says that blocks have changed
+        that were final.
+        """
+
+    def require(self, job: Job) -> None:
+        """Raises a StateError if results of a job cannot be stored with those that there are."""
+
+    def keep_rows(self, name: str, rows: pa.Table) -> str | None:
+        """Keeps the rows of a table that is joined; the file they are in, or None: no file."""
 
     def tidy(self) -> list[str]:
         """Does what can wait until there is nothing to read; returns what there is to say."""

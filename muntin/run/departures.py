@@ -10,14 +10,17 @@ from functools import reduce
 from muntin.fidelity.score import C2, EVER, NEVER, Reason
 from muntin.kernel.due import Due, Emitted
 from muntin.kernel.reading import Reading
-from muntin.model import Bounds, Job, Tally
+from muntin.model.counts import Tally
+from muntin.model.jobs import Bounds, Job
 from muntin.run.catalog import Catalog
-from muntin.run.progress import SESSION, JobKind, Lateness, Leaving, Progress
+from muntin.run.progress import SESSION, JobKind, Lateness, Leaving, Progress, Shown
 from muntin.windows.ledger import Grid
 from muntin.windows.spec import WindowSpec
 
 Scores = dict[tuple[str, int, int], C2]  # of a job, the number of its kind, and the end
+_WHOLE = (Reason.COMPLETE, Reason.SHED)  # the latter are told apart
 Upto = dict[JobKind, int]  # the position up to which all windows of a kind have left
+_UNSEEN = Shown(0, "")
 _Asked = tuple[str, WindowSpec, int | None, int, int | None, int | None]
 
 
@@ -27,6 +30,8 @@ class Departures:
     def __init__(self, progress: Progress) -> None:
         self._progress = progress
         self._touched: dict[tuple[str, int], set[int]] = {}  # windows that must leave again
+        # Where windows end that may have changed since they were shown; nothing: all that are open.
+        self._changed: dict[tuple[str, int], set[int]] = {}
         # As long as the ledger is the same, jobs with the same windows share the answer.
         self._open: tuple[int, dict[_Asked, list[int]]] = (-1, {})
 
@@ -46,8 +51,23 @@ class Departures:
             if until is not None:
                 ends = [end for end in ends if spec.start(end) * spec.pane < until]
             known[asked] = ends
+        if not job.term.is_open:
+            ends = [end for end in ends if job.term.has(*spec.bounds(end))]
         left = self.left(job, spec)  # some ahead of others
         return [end for end in ends if end * spec.pane not in left] if left else ends
+
+    def passed(self, jobs: Iterable[Job], horizon: int) -> int:
+        """Up to where no window of jobs is open, at most to a position.
+
+        One may be open though it is due: its answer takes long, and others are made first.
+        """
+        firsts = (
+            end * spec.pane - 1
+            for job in jobs
+            for spec in job.windows
+            for end in self.open(job, spec, horizon)[:1]
+        )
+        return min([horizon, *firsts])
 
     def waiting(self, job: Job) -> tuple[int, int]:
         """Records of a job that no window has answered yet, and the windows they wait for."""
@@ -74,9 +94,56 @@ class Departures:
         """The newest windows that have left, where the job has bounds."""
         return self._progress.left.get((job.name, spec.key), {})
 
+    def shed(self, job: Job) -> tuple[int, ...]:
+        """Where the newest windows end that have left without an answer."""
+        kinds = (self.left(job, spec).items() for spec in job.windows)
+        return tuple(end for kind in kinds for end, left in kind if left.reason == Reason.SHED)
+
+    def lapsed(self, job: Job) -> tuple[int, ...]:
+        """Where the newest windows end that have left with something missing."""
+        kinds = (self.left(job, spec).items() for spec in job.windows)
+        ends = (end for kind in kinds for end, left in kind if left.reason not in _WHOLE)
+        return tuple(sorted({*ends}))
+
     def revision(self, job: Job, spec: WindowSpec, end: int) -> int:
+        """How often a window has left before, or was shown."""
+        position = end * spec.pane
+        known = self.left(job, spec).get(position)
+        if known is not None:
+            again = job.bounds.revise_us is not None or job.bounds.changes
+            return known.revision if again else 0
+        return self._shown(job, spec).get(position, _UNSEEN).times
+
+    def is_again(self, job: Job, which: int, end: int) -> bool:
+        """Whether a window that leaves has left before, as more than was shown of it."""
+        spec = job.windows[which]
         known = self.left(job, spec).get(end * spec.pane)
-        return known.revision if known is not None and job.bounds.revise_us is not None else 0
+        return known is not None and known.revision > known.shown
+
+    def changed(self, job: Job, which: int) -> list[int]:
+        """The windows of one kind that are open, and may be others than they were shown last."""
+        spec = job.windows[which]
+        changed = self._changed.get((job.name, which))
+        ends = self.open(job, spec)
+        return ends if changed is None else [end for end in ends if end * spec.pane in changed]
+
+    def show(self, job: Job, which: int, end: int, digest: str) -> bool:
+        """Takes what tells the rows of an open window; whether they are to be shown.
+
+        They are if they are others than before. A window that has had none so far is not.
+        """
+        spec = job.windows[which]
+        position, known = end * spec.pane, self._shown(job, spec)
+        self._changed.setdefault((job.name, which), set()).discard(position)
+        before = known.get(position, _UNSEEN)
+        if digest == before.digest:
+            return False
+        kind = self._progress.shown.setdefault((job.name, spec.key), {})
+        kind[position] = Shown(before.times + 1, digest)
+        return True
+
+    def _shown(self, job: Job, spec: WindowSpec) -> Mapping[int, Shown]:
+        return self._progress.shown.get((job.name, spec.key), {})
 
     def begin(self, job: Job, windows: Iterable[WindowSpec], position: int) -> None:
         """Has a job answer only for those of its new windows that start at a position or later."""
@@ -89,7 +156,33 @@ class Departures:
     def begin_sessions(self, job: Job, position: int) -> None:
         """The same of sessions: one that starts within the gap may go on from before."""
         self._progress.emitted[job.name, SESSION] = position
-        self._progress.began[job.name, SESSION] = position - 1 + (job.shape.gap or 0)
+        self._progress.began[job.name, SESSION] = position - 1 + job.shape.reach
+
+    def rename(self, name: str, now: str) -> None:
+        """Takes that a job goes on under another name."""
+        self._progress.rename(name, now)
+        for windows in (self._touched, self._changed):
+            for kind in [kind for kind in windows if kind[0] == name]:
+                windows[now, kind[1]] = windows.pop(kind)
+
+    def go_on(self, before: Job, job: Job, position: int) -> None:
+        """Has a job answer for the windows of another that end behind a position.
+
+        Those that have left ahead of it do not leave again.
+        """
+        emitted, began = self._progress.emitted, self._progress.began
+        for spec in job.windows:
+            kind, known = (job.name, spec.key), (before.name, spec.key)
+            emitted[kind] = max(position, emitted.get(known, NEVER))
+            began[kind] = max(position, began.get(known, NEVER))
+            ahead = self._progress.left.get(known, {})
+            self._progress.left[kind] = {
+                end: leaving for end, leaving in ahead.items() if end > position
+            }
+            shown = self._progress.shown.get(known, {})
+            if shown:
+                later = {end: each for end, each in shown.items() if end > position}
+                self._progress.shown[kind] = later
 
     def note(self, jobs: Mapping[str, Job], due: Due, scores: Scores, upto: Upto) -> None:
         """Takes what leaves now."""
@@ -101,8 +194,13 @@ class Departures:
         for name, kinds in due.ends.items():
             job = jobs[name]
             for which, (spec, ends) in enumerate(zip(job.windows, kinds, strict=True)):
-                if ends and job.bounds != Bounds():
-                    reasons = {end * spec.pane: scores[name, which, end].reason for end in ends}
+                self._touched.get((name, which), set()).difference_update(ends)
+                gone = (end * spec.pane for end in ends)
+                self._changed.get((name, which), set()).difference_update(gone)
+                reasons = {end * spec.pane: scores[name, which, end].reason for end in ends}
+                if job.bounds == Bounds():  # the others matter to none but who reads its results
+                    reasons = {e: why for e, why in reasons.items() if why is Reason.EXHAUSTED}
+                if reasons:
                     self._note_left(job, spec, reasons)
 
     def _note_left(self, job: Job, spec: WindowSpec, reasons: Mapping[int, Reason]) -> None:
@@ -112,15 +210,18 @@ class Departures:
         oldest = self._progress.emitted.get((job.name, spec.key), NEVER) - remembered
         for position in [p for p in known if p <= oldest and p not in reasons]:
             del known[position]
+        shown = self._progress.shown.get((job.name, spec.key), {})
         for position, reason in reasons.items():
             before = known.get(position)
-            known[position] = Leaving(0, reason)
+            times = shown.pop(position, _UNSEEN).times
+            known[position] = Leaving(times, reason, times)
             if before is not None:
                 known[position] = replace(before, revision=before.revision + 1)
 
     def take(self, catalog: Catalog, readings: Sequence[Reading]) -> None:
         """Notes what came too late, and which windows it may have leave again."""
         self._count_late(catalog, readings)
+        self._note_changes(catalog, readings)
         changed: dict[str, set[int]] = {}
         for reading in readings:
             for shape, panes in reading.changed.items():
@@ -129,9 +230,29 @@ class Departures:
             for job in catalog.by_shape.get(shape, ()):
                 self._touch(job, touched)
 
+    def _note_changes(self, catalog: Catalog, readings: Sequence[Reading]) -> None:
+        """Notes which windows have got records, of jobs that show them while they are open."""
+        jobs = [job for job in catalog.jobs.values() if job.bounds.changes]
+        panes: dict[Grid, set[int]] = {}
+        for tally in (t for reading in readings if jobs for t in reading.tallies):
+            if tally.records:
+                panes.setdefault((tally.axis, tally.size), set()).add(tally.pane)
+        for job in jobs:
+            for which, spec in enumerate(job.windows):
+                changed = self._changed.get((job.name, which))
+                touched = panes.get((job.shape.axis.column, spec.pane))
+                if changed is not None and touched:
+                    ends = (end for pane in touched for end in spec.ends_holding(pane))
+                    changed.update(end * spec.pane for end in ends)
+
+    def miss(self, job: Job, records: int, slack_us: int) -> None:
+        """Notes records that sessions of a job leave out, and the slack that keeps them."""
+        if records:
+            self._late(job, records, slack_us)
+
     def touched(self, job: Job, which: int) -> list[int]:
-        """The windows of one kind that late records have changed since this was last asked."""
-        return sorted(self._touched.pop((job.name, which), ()))
+        """The windows of one kind that late records have changed since they left."""
+        return sorted(self._touched.get((job.name, which), ()))
 
     def _touch(self, job: Job, panes: Iterable[int]) -> None:
         for which, spec in enumerate(job.windows):
@@ -146,10 +267,6 @@ class Departures:
 
     def _count_late(self, catalog: Catalog, readings: Sequence[Reading]) -> None:
         """A record is late for a job if at least one window it belongs to leaves it out."""
-        for reading in readings:
-            for shape, (records, behind) in reading.late.items():
-                for job in catalog.by_shape.get(shape, ()) if records else ():
-                    self._late(job, records, behind)
         grids = _by_grid(readings)
         for shape, grid in catalog.grids.items():
             if grid not in grids:
@@ -174,7 +291,7 @@ class Departures:
         return {} if job.bounds.revise_us is not None else self.left(job, spec)
 
     def _late(self, job: Job, records: int, slack_us: int) -> None:
-        late = self._progress.late.setdefault(job.name, Lateness())
+        late = self._progress.late.setdefault(job.unversioned, Lateness())
         late.records += records
         late.slack_us = max(late.slack_us, slack_us)
 

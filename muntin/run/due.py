@@ -8,7 +8,7 @@ everything was read.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
@@ -17,13 +17,16 @@ from muntin.fidelity.score import C2, EVER, NEVER, Board, Reason
 from muntin.fidelity.scoreboard import Moment, Scoreboard
 from muntin.kernel.due import Due
 from muntin.kernel.kinds import kind_of
-from muntin.model import Bounds, Job, Sample
+from muntin.model.jobs import Bounds, Job
+from muntin.model.records import TIME
+from muntin.model.shapes import Sample
 from muntin.run.catalog import Catalog
 from muntin.run.departures import Departures, Scores, Upto
 from muntin.run.progress import SESSION, Progress
 from muntin.windows.spec import WindowSpec
 
-_Asked = tuple[str, int, Sample | None, bool, frozenset[str], str, bool]
+_EMPTIED = "the job was emptied by RESET JOB"
+_Asked = tuple[str, int, Sample | None, bool, frozenset[str], str, bool, int | None]
 
 
 @dataclass(frozen=True)
@@ -36,6 +39,11 @@ class Times:
     follow: bool
     started_us: int
     lead_us: int = 0
+    leads: Mapping[str, int] = field(default_factory=dict)
+    """By job, how much longer that is where its answers take long."""
+
+    def lead_of(self, job: Job) -> int:
+        return self.lead_us + self.leads.get(job.name, 0)
 
 
 @dataclass(frozen=True)
@@ -128,7 +136,7 @@ class Agenda:
     def _policy(self, job: Job) -> Policy:
         started_us = self.times.started_us if self.times.follow else EVER
         is_time = job.shape.axis.is_time
-        board, lead_us = self.board(*self._asked(job)), self.times.lead_us
+        board, lead_us = self.board(*self._asked(job)), self.times.lead_of(job)
         has_windows = kind_of(job.shape).has_windows
         finite = has_windows and not self.times.follow
         return Policy(job.bounds, board, self.at, is_time, started_us, lead_us, finite)
@@ -142,16 +150,20 @@ class Agenda:
         left_out: frozenset[str] = frozenset(),
         shape: str = "",
         late: bool = False,
+        since: int | None = None,
     ) -> Board:
         """What is known of the sources; jobs with the same panes share it.
 
-        With what came too late, unless windows take that in: they are revised.
+        With what came too late, unless windows take that in: they are revised. Of a job that was
+        emptied, nothing is there from before the position `since`.
         """
-        asked = axis, pane, sample, leap, left_out, shape, late
+        asked = axis, pane, sample, leap, left_out, shape, late, since
         if asked not in self._boards:
             board = self.scoreboard.board(self.at, axis, pane, sample, leap, left_out, shape)
             if late:
                 board = replace(board, late=self.progress.ledger.late((axis, pane)))
+            if since is not None:
+                board = board.emptied(since // pane, _EMPTIED)
             self._boards[asked] = board
         return self._boards[asked]
 
@@ -169,7 +181,8 @@ class Agenda:
         shape, left_out = job.shape, self.left_out.get(job.name, frozenset())
         of_shape = shape.axis.column, shape.pane, shape.sample
         mine = shape.id if self.scoreboard.unmade(shape.id) else ""  # others share their boards
-        return *of_shape, job.bounds.leap, left_out, mine, shape.revise_us is None
+        late = shape.revise_us is None
+        return *of_shape, job.bounds.leap, left_out, mine, late, shape.since
 
     def _again(self, job: Job, which: int) -> dict[int, C2]:
         """The windows that have left, and that late records have changed."""
@@ -183,15 +196,30 @@ class Agenda:
                 scores[end] = policy.scored(spec.start(end), end, Reason(known.reason))
         return scores
 
+    def changed(self) -> Scores:
+        """Windows that are open and may have changed, of jobs that show them, as they are so far.
+
+        On finite input, nobody waits for them.
+        """
+        scores: Scores = {}
+        shown = [job for job in self.catalog.jobs.values() if job.bounds.changes]
+        for job in shown if self.times.follow else ():
+            board = self.board(*self._asked(job))
+            for which, spec in enumerate(job.windows):
+                for end in self.departures.changed(job, which):
+                    c2 = board.score(spec.start(end), end, Reason.OPEN)
+                    scores[job.name, which, end] = c2
+        return scores
+
     def _sessions_until(self, job: Job) -> tuple[int, int]:
         """After which position and up to which one sessions that end there leave."""
         horizon = self.horizons[job.shape.axis.column]
         after = self.progress.emitted.get((job.name, SESSION), NEVER)
         upto = NEVER if horizon is None else horizon
         if horizon == EVER:
-            upto = self.scoreboard.last(job.shape.axis.column) + (job.shape.gap or 0)
+            upto = self.scoreboard.last(job.shape.axis.column) + job.shape.reach
         if self.has_session_bound(job):
-            due = self.at.now_us + self.times.lead_us - (job.bounds.within_us or 0)
+            due = self.at.now_us + self.times.lead_of(job) - (job.bounds.within_us or 0)
             upto = max(upto, min(self.at.now_us, due))
         return after, upto
 
@@ -211,16 +239,60 @@ class Agenda:
         bounds = [job.bounds.within_us for job in bounded]
         return min((within / 1e6 for within in bounds if within is not None), default=None)
 
-    def next_deadline(self) -> float | None:
-        """When the next window with a deadline has to have left, open or about to be."""
+    def next_deadline(self, but: Collection[str] = ()) -> float | None:
+        """When the next window with a deadline has to have left, open or about to be.
+
+        Of a job whose answers take long it is so much sooner. Jobs that are named do not count.
+        """
         deadlines = [
-            deadline
-            for job in self.catalog.jobs.values()
-            if job.bounds.within_us is not None
+            deadline - self.times.leads.get(name, 0)
+            for name, job in self.catalog.jobs.items()
+            if job.bounds.within_us is not None and name not in but
             for spec in job.windows
             for deadline in self._deadlines(job, spec, job.bounds.within_us)
         ]
         return min(deadlines) / 1e6 if deadlines else None
+
+    def next_end(self) -> float | None:
+        """When the next window with a deadline is over, slack included: then is the time to read.
+
+        A batch that begins sooner cannot complete it, and the next may come too late for that.
+        """
+        slack_us = self.catalog.stream.slack(self.times.follow) or 0
+        before = self.at.now_us - slack_us
+        ends = [
+            spec.first_end(before // spec.pane) * spec.pane + slack_us
+            for job in self.catalog.jobs.values()
+            if job.bounds.within_us is not None and job.shape.axis.is_time and job.term.is_open
+            for spec in job.windows
+        ]
+        return min(ends) / 1e6 if ends else None
+
+    def patience(self) -> float | None:
+        """In how many seconds what waits has to be read, where no window has a deadline ahead.
+
+        Then all of them have passed, as logs are read behind the clock: one window and its bound
+        later, windows are to be in time again. What was written before the run began has time.
+        """
+        if not self.times.follow or self.scoreboard.furthest(TIME.column) < self.times.started_us:
+            return None
+        bounds = [
+            spec.range + job.bounds.within_us
+            for job in self.catalog.jobs.values()
+            if job.bounds.within_us is not None and job.shape.axis.is_time
+            for spec in job.windows
+        ]
+        return min(bounds) / 1e6 if bounds else None
+
+    def room(self, jobs: Collection[str], lead: float, others_at: float | None) -> float | None:
+        """How many seconds there are before other jobs than these have to set off.
+
+        That is `lead` seconds before their deadlines; others yet do so at `others_at`.
+        """
+        deadline = self.next_deadline(jobs)
+        times = (None if deadline is None else deadline - lead, others_at)
+        rooms = [at - self.at.now for at in times if at is not None]
+        return min(rooms, default=None)
 
     def _deadlines(self, job: Job, spec: WindowSpec, within: int) -> Iterator[int]:
         """The first deadline of open windows, and that of the next one that may still be read."""
@@ -229,6 +301,8 @@ class Agenda:
         first = next((end for end in ends if end > self.times.started_us), None)
         if first is not None:
             yield first
+        if not job.term.is_open:
+            return
         if self.scoreboard.furthest(axis) > now_us - spec.range - within:  # its logs are live
             after = max(now_us - within, self.progress.emitted.get((job.name, spec.key), NEVER))
             yield spec.first_end(after // spec.pane) * spec.pane + within

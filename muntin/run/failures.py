@@ -12,13 +12,15 @@ import pickle
 from bisect import bisect_left
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from muntin.fidelity.score import C2
 from muntin.kernel.statements import FAULT, WINDOW, WINDOW_END
-from muntin.model import Fault, Job
+from muntin.model.counts import Fault
+from muntin.model.jobs import Job
 
 Place = tuple[int, str, int | None]  # position, source, and up to where it was late anyway
 Windows = dict[tuple[int, int], int]  # records of a kind of windows and an end
@@ -39,6 +41,7 @@ class Failures:
     """The version and the limit that a job had when it failed."""
     _ordered: dict[str, list[Place]] = field(default_factory=dict, compare=False)
     _told: dict[str, int] = field(default_factory=dict, compare=False)  # in this run, by job
+    _hinted: dict[str, int] = field(default_factory=dict, compare=False)  # the same
 
     def read(self, job: Job, fault: Fault) -> Iterator[str]:
         """Notes a fault that left out records as they were read; tells what `add` does."""
@@ -80,8 +83,18 @@ class Failures:
     def add(self, job: Job, faults: Iterable[Fault]) -> Iterator[str]:
         """Notes faults; tells of the first ones, and of the one that is too much."""
         for fault in faults:
-            if self._counts(job, fault):
+            if not fault.errors:
+                yield from self._hints(job, fault)
+            elif self._counts(job, fault):
                 yield from self._notes(job, fault)
+
+    def _hints(self, job: Job, fault: Fault) -> Iterator[str]:
+        """What costs nothing is told a few times."""
+        hinted = self._hinted[job.name] = self._hinted.get(job.name, 0) + 1
+        if hinted <= _TOLD:
+            yield str(fault)
+        if hinted == _TOLD:
+            yield f"job '{job.name}': other lists that end at their limit are not told of"
 
     def _counts(self, job: Job, fault: Fault) -> bool:
         """Notes where a fault counts, unless the job had stopped before.
@@ -96,7 +109,7 @@ class Failures:
         known += [position] * (limit + 1 if fault.stops else min(fault.errors, limit + 1))
         known.sort()
         del known[limit + 1 :]
-        self.totals[job.name] = self.totals.get(job.name, 0) + fault.records
+        self.totals[job.unversioned] = self.totals.get(job.unversioned, 0) + fault.records
         self.texts[job.name] = job.version, limit
         return True
 
@@ -115,6 +128,15 @@ class Failures:
         """The position from which on windows of a job do not leave."""
         known, (_, limit) = self.positions.get(name, []), self.texts.get(name, ("", 0))
         return known[limit] if len(known) > limit else None
+
+    def rename(self, name: str, now: str) -> None:
+        """Takes that a job goes on under another name, with what it has failed on."""
+        by_jobs: tuple[dict[str, Any], ...] = (
+            self.positions, self.dropped, self.texts, self._ordered, self._told
+        )  # fmt: skip
+        for by_job in by_jobs:
+            if name in by_job:
+                by_job[now] = by_job.pop(name)
 
     def resume(self, jobs: Iterable[Job], changed: Collection[str]) -> tuple[list[str], list[str]]:
         """Gives another chance to jobs whose text or limit has changed.
@@ -149,28 +171,43 @@ class Failures:
         position = job.windows[which].bounds(end)[1] if job.windows else end  # of a session
         return bisect_left(self.positions[job.name], position) <= job.max_errors
 
-    def sift(self, job: Job, rows: pa.Table) -> Sifted:
-        """The rows of windows that leave, and what there is to say about the others."""
+    def sift(
+        self, job: Job, rows: pa.Table, shown: Collection[tuple[int, int]] = ()
+    ) -> tuple[pa.Table, Met]:
+        """The rows of windows that leave, and what was met on the way to them.
+
+        What has failed in windows that are only `shown` counts when they leave.
+        """
         if FAULT not in rows.column_names:
-            return Sifted(rows)
+            return rows, Met()
         told = rows.filter(pc.is_valid(rows[FAULT]))
         faults = [pickle.loads(data) for data in told[FAULT].to_pylist()]
-        failed: Windows = {}
-        for window, fault in zip(_windows(told), faults, strict=True):
-            failed[window] = failed.get(window, 0) + fault.records
-        notes = list(self.add(job, faults))
+        met = self.meet(job, list(zip(_windows(told), faults, strict=True)), shown)
         rows = rows.filter(pc.is_null(rows[FAULT])).drop_columns([FAULT])
         if job.name in self.positions:
             leaves = [self.leaves(job, *each) for each in _windows(rows)]
             rows = rows.filter(pa.array(leaves, pa.bool_()))
-        return Sifted(rows, notes, failed)
+        return rows, met
+
+    def meet(
+        self,
+        job: Job,
+        faults: Sequence[tuple[tuple[int, int], Fault]],
+        shown: Collection[tuple[int, int]] = (),
+    ) -> Met:
+        """Notes what has failed in windows that are due, but in those that are only `shown`."""
+        failed: Windows = {}
+        for window, fault in faults:
+            if fault.records:
+                failed[window] = failed.get(window, 0) + fault.records
+        counting = (fault for window, fault in faults if window not in shown)
+        return Met(list(self.add(job, counting)), failed)
 
 
 @dataclass(frozen=True)
-class Sifted:
-    """Rows of windows that leave, what there is to say, and by window records that are left out."""
+class Met:
+    """What there is to say, and by window records that are left out."""
 
-    rows: pa.Table
     notes: Sequence[str] = ()
     failed: Windows = field(default_factory=dict)
 

@@ -23,7 +23,8 @@ from muntin.logs.files import FilePosition
 from muntin.logs.index import Ranges, TimeIndex
 from muntin.logs.records import read_lanes
 from muntin.logs.tail import BATCH_BYTES, Lane, Tail
-from muntin.model import TIME, Stream
+from muntin.model.records import TIME
+from muntin.model.streams import Stream
 from muntin.run.contracts import Batch, Delivery, Request
 from muntin.run.needs import Needs
 

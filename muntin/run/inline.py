@@ -5,30 +5,41 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 
 import pyarrow as pa
 
-from muntin.errors import MuntinError
+from muntin.errors import MuntinError, OrderError
 from muntin.kernel.block import regrid
 from muntin.kernel.compute import Recipe
-from muntin.kernel.due import Due, Emitted, due_kinds
-from muntin.kernel.finish import completed, finish
+from muntin.kernel.due import NOTHING_BEFORE, Due, Emitted, due_jobs, due_kinds
+from muntin.kernel.finish import completed, finish, order
+from muntin.kernel.forms import Asked, finish_form, forms_of, merge_all, shared_cost
 from muntin.kernel.kinds import kind_of
+from muntin.kernel.kinds.kind import Missed
 from muntin.kernel.merge import merge
-from muntin.kernel.reading import Cost, Reading
+from muntin.kernel.reading import Cost, Reading, added_costs
 from muntin.logs.chunks import PIECE_BYTES
 from muntin.logs.files import FilePosition
 from muntin.logs.tail import BATCH_BYTES
-from muntin.model import Job, Program, Shape, Stream
+from muntin.model.jobs import Job, Program
+from muntin.model.shapes import Shape
+from muntin.model.streams import Stream
 from muntin.run.catalog import Catalog, InForce
 from muntin.run.contracts import Answer, Intake, Taken, TaskWork, Work
-from muntin.run.files import LogFiles
+from muntin.run.derived import Readers
+from muntin.run.door import Door
+from muntin.run.heirs import Heirs
+from muntin.run.kept import program_of
 from muntin.run.loop import Loop, Rules
+from muntin.run.members import files_of, results_in
 from muntin.run.progress import Progress
-from muntin.run.results import Emission, JobWindows, Result
+from muntin.run.results import Departing, Emission, Result
+from muntin.run.steward import Steward
 from muntin.schedule.pace import Measure, Pace
 from muntin.windows.choice import Sharing
 from muntin.windows.shelf import Shelf
+from muntin.windows.spec import WindowSpec
 
 
 def ignore(_: object) -> None:
@@ -43,23 +54,25 @@ def log(text: str) -> None:
 class InlineCollection:
     """Blocks in this process's memory, one a shape."""
 
-    def __init__(self) -> None:
+    def __init__(self, clock: Callable[[], float] = time.perf_counter) -> None:
+        """By the clock it is measured how long answers take."""
+        self._clock = clock
         self._held: dict[str, tuple[int, pa.Table]] = {}  # a block, and the size of its panes
         self._shelf: Shelf[pa.Table] = Shelf()
 
     def add(self, work: Work, recipes: Sequence[Recipe], final: Mapping[str, int]) -> list[Reading]:
         assert isinstance(work, TaskWork), f"{work} cannot be done in this process"
-        taken = Taken(final)
+        taken, heirs = Taken(final), Heirs(recipes)
         shapes = {recipe.shape.id: recipe.shape for recipe in recipes}
         readings: list[Reading] = []
         every = {shape: [block] for shape, block in self._blocks(shapes).items()}
         for task in work.tasks(1):
-            for delivery in filter(taken.take, task.deliver(recipes)):
+            for delivery in map(heirs, filter(taken.take, task.deliver(recipes))):
                 readings += delivery.readings
                 for shape, block in delivery.blocks.items():
                     every.setdefault(shape, []).append(block)
-        for shape, tables in every.items():
-            self._held[shape] = shapes[shape].pane, merge(shapes[shape], tables)
+        for shape, table in merge_all(shapes, every).items():
+            self._held[shape] = shapes[shape].pane, table
         self._shelf.drop_touched(shapes, [t for reading in readings for t in reading.tallies])
         return readings
 
@@ -70,21 +83,47 @@ class InlineCollection:
         rows: dict[str, pa.Table] = {}
         costs: dict[str, Cost] = {}
         ends: dict[str, int] = {}
-        useful = self._shelf.useful(due_kinds(jobs, due))
-        for shape, block in self._blocks(shapes).items():
-            started = time.perf_counter()
-            known = [(c.spec, c.rows) for c in useful if c.shape == shape]
-            done = finish(shapes[shape], jobs, block, due, known)
+        missed: dict[str, Missed] = {}
+        seconds: dict[str, float] = {}
+        known: dict[str, list[tuple[WindowSpec, pa.Table]]] = {}
+        for complete in self._shelf.useful(due_kinds(jobs, due)):
+            known.setdefault(complete.shape, []).append((complete.spec, complete.rows))
+        by_shape, blocks = due_jobs(jobs, due), self._blocks(shapes)
+        asked = [
+            Asked(mine, blocks[shape].num_rows, partial(blocks.__getitem__, shape))
+            for shape, mine in by_shape.items()
+            if shape in blocks and shape not in known
+        ]
+        for form in forms_of(asked, due):
+            started = self._clock()
+            finished = finish_form(form, due)
+            took = self._clock() - started
+            costs = added_costs(costs, shared_cost(form, took))
+            seconds |= due.spread(finished, took)
+            rows |= finished
+        for shape, block in blocks.items():
+            mine = {name: job for name, job in by_shape.get(shape, {}).items() if name not in rows}
+            if not mine:
+                continue
+            started = self._clock()
+            done = finish(shapes[shape], mine, block, due, known.get(shape, ()))
             self._shelf.put(completed(shape, done.made))
             if done.rows:
-                costs[shape] = Cost(0, block.num_rows, time.perf_counter() - started)
+                took = self._clock() - started
+                costs = added_costs(costs, {shape: Cost(0, block.num_rows, took)})
+                seconds |= due.spread(done.rows, took)
             if done.stays:
                 whole = merge(shapes[shape], [block, *done.stays])
                 self._held[shape] = shapes[shape].pane, whole
             ends |= done.ends
+            missed |= done.missed
             rows |= done.rows
-        ordered = {name: _ordered(jobs[name], table) for name, table in rows.items()}
-        return Answer(ordered, costs=costs, ends=ends)
+        ordered: dict[str, pa.Table] = {}
+        for name, table in rows.items():
+            started = self._clock()
+            ordered[name] = _ordered(jobs[name], table, due)
+            seconds[name] += self._clock() - started
+        return Answer(ordered, costs=costs, ends=ends, missed=missed, seconds=seconds)
 
     def forget(self, catalog: Catalog, emitted: Mapping[str, Emitted]) -> None:
         self._shelf.drop_before({shape: e.oldest_pane for shape, e in emitted.items()})
@@ -95,6 +134,10 @@ class InlineCollection:
             needed[id_] = shape.pane, kind.without(kind.without_forgotten(block), emitted[id_])
         self._held = needed
 
+    def inherit(self, catalog: Catalog, shape: str, heir: str) -> None:
+        if shape in self._held:
+            self._held[heir] = self._held[shape]
+
     def _blocks(self, shapes: Mapping[str, Shape]) -> dict[str, pa.Table]:
         """The blocks of these shapes, on the grids that they have now."""
         return {
@@ -104,9 +147,9 @@ class InlineCollection:
         }
 
 
-def _ordered(job: Job, rows: pa.Table) -> pa.Table:
-    kind = kind_of(job.shape)
-    return kind.order(job, [kind.later_rounds(job, [rows])])
+def _ordered(job: Job, rows: pa.Table, due: Due) -> pa.Table:
+    whole = kind_of(job.shape).later_rounds(job, [rows])
+    return order(job, [whole], due.previous.get(job.name, NOTHING_BEFORE))
 
 
 class Unsaved:
@@ -122,8 +165,15 @@ class Unsaved:
         catalog: Catalog,
         emission: Emission,
         positions: tuple[FilePosition, ...] | None = None,
-    ) -> None:
+        whole: bool = False,
+    ) -> Emission:
+        return emission
+
+    def require(self, job: Job) -> None:
         pass
+
+    def keep_rows(self, name: str, rows: pa.Table) -> str | None:
+        return None
 
     def tidy(self) -> list[str]:
         return []
@@ -145,17 +195,22 @@ def windows_inline(
     batch_bytes: int = BATCH_BYTES,
     piece_bytes: int = PIECE_BYTES,
     sharing: Sharing = "auto",
-) -> Iterator[JobWindows]:
+) -> Iterator[Departing]:
     """The windows of every job as they leave; each stream's loop is handed to `done` at its end."""
-    for stream in program.streams.values():
-        jobs = program.jobs_of(stream.name)
-        if not jobs:
-            continue
-        files = LogFiles(stream, False, (), batch_bytes, piece_bytes)
-        files.require()
-        run = InlineRun(stream, jobs, Rules(False, sharing=sharing), note, files)
+    streams = [stream for stream in program.streams.values() if program.jobs_of(stream.name)]
+    intakes = {s.name: files_of(s, False, (), batch_bytes, piece_bytes) for s in streams}
+    rules = Rules(False, sharing=sharing)
+    runs = {
+        s.name: InlineRun(s, program.jobs_of(s.name), rules, note, intakes[s.name]) for s in streams
+    }
+    results = [each for intake in intakes.values() for each in results_in(intake)]
+    readers = Readers(results, [run.loop for run in runs.values()])
+    for name, run in runs.items():  # what reads results of others follows them
+        intakes[name].require()
         while not run.is_over:
-            yield from run.turn(time.time()).windows
+            emission = run.turn(time.time())
+            readers.hand_on(run.loop, emission, run.is_over)
+            yield from emission.windows
         done(run.loop)
 
 
@@ -171,7 +226,9 @@ class InlineRun:
         intake: Intake | None = None,
         collection: InlineCollection | None = None,
         progress: Progress | None = None,
+        door: Door | None = None,
     ) -> None:
+        """Orders that are brought to the door are taken before each turn."""
         self._now = 0.0
         self._note = note
         self._rules = rules
@@ -180,17 +237,30 @@ class InlineRun:
         before = InForce() if progress is None else catalog.in_force
         self.loop = Loop(
             catalog,
-            intake or LogFiles(stream, rules.follow),
+            intake or files_of(stream, rules.follow),
             collection or InlineCollection(),
             Unsaved(progress or Progress(), before),
             rules,
             lambda: self._now,
             Pace(Measure(0.0), Measure(0.0)),
         )
+        self._door = door
+        if door is not None:
+            door.open(*program_of(Program({stream.name: stream}, {}), [catalog]))
+
+    @property
+    def loops(self) -> list[Loop]:
+        return [self.loop]
+
+    def begin(self, stream: Stream) -> Loop:
+        raise OrderError(f"stream '{stream.name}' cannot be begun: this run has one stream")
 
     def turn(self, now: float) -> Emission:
         """Reads the next batch, and emits what is due then."""
         self._now = now
+        if self._door is not None:
+            steward = Steward(self)
+            self._door.serve(steward.check, steward.do)
         try:
             turn = self.loop.turn()
         except MuntinError:

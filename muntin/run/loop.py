@@ -8,37 +8,57 @@ turns the catalog may be exchanged for another one.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+import pyarrow as pa
+
 from muntin.errors import WireError
-from muntin.fidelity.losses import Loss
-from muntin.fidelity.sampling import picked, sufficient
 from muntin.fidelity.score import EVER, NEVER
-from muntin.fidelity.scoreboard import Moment, Scoreboard, Source
-from muntin.fidelity.shedding import Use
-from muntin.fidelity.stream_time import STEP_US
+from muntin.fidelity.scoreboard import Moment, Scoreboard
+from muntin.fidelity.shedding import Backlog
 from muntin.kernel.compute import Recipe
 from muntin.kernel.kinds import kind_of
-from muntin.kernel.plan import hasty, skipping
-from muntin.kernel.reading import Reading
-from muntin.model import TIME, Fault, Job
-from muntin.run.answers import emission_of, note_timing, still_leaving
-from muntin.run.catalog import Catalog, InForce
+from muntin.kernel.reading import Cost, Reading, costs_of
+from muntin.language.orders import Order
+from muntin.model.jobs import Job
+from muntin.model.records import TIME
+from muntin.model.shapes import Shape
+from muntin.run.answers import (
+    computing,
+    emission_of,
+    note_seconds,
+    note_timing,
+    still_leaving,
+)
+from muntin.run.catalog import Catalog
 from muntin.run.chooser import Chooser
-from muntin.run.contracts import AHEAD_US, Batch, Collection, Intake, Journal, Request
-from muntin.run.departures import Departures
+from muntin.run.contracts import AHEAD_US, Batch, Collection, Intake, Journal, Request, Skips
+from muntin.run.departures import Departures, Scores
+from muntin.run.derived import Standing
 from muntin.run.due import Agenda, Times
+from muntin.run.fairness import Fairness, Parted
 from muntin.run.needs import Needs
+from muntin.run.notices import Notices, chosen
+from muntin.run.omissions import Omissions
+from muntin.run.previous import kept_of, previous_of
+from muntin.run.progress import SESSION
+from muntin.run.receipt import Receipt
+from muntin.run.recipes import Recipes
 from muntin.run.results import Emission
 from muntin.run.retention import Retention
+from muntin.run.skipping import Skipping, note_skipped
+from muntin.run.succession import Effect, Succession
+from muntin.run.tables import Tables
 from muntin.run.unread import Unread
 from muntin.schedule.pace import Pace
-from muntin.units import describe, describe_time
 from muntin.windows.choice import Sharing
-from muntin.windows.spec import WindowSpec
 
 POLL_SECONDS = 0.1
+_LIVE_US = 60_000_000  # how far behind the clock logs are that are written now
+_TOLD_US = 500_000  # in which agents hear what they are told
+_NOTED_SECONDS = 30.0  # after which it is noted again that agents are there
 Clock = Callable[[], float]  # seconds since the epoch
 
 
@@ -75,7 +95,9 @@ class Loop:
         rules: Rules,
         clock: Clock,
         pace: Pace,
+        started: float | None = None,
     ) -> None:
+        """One that goes on for another in the same program has `started` when that one did."""
         self.catalog = catalog.after(journal.before)
         self.collection = collection
         self.progress = journal.progress
@@ -87,13 +109,14 @@ class Loop:
         self._clock = clock
         self._chooser = Chooser(rules.sharing, self.progress.choices)
         self._retention = Retention(self.progress, self.departures)
+        self._tables = Tables(self.progress, journal.keep_rows)
         self._scoreboard = Scoreboard(
             catalog.stream,
             self.progress.sources,
             rules.follow,
-            self.slack_us,
             rules.idle_seconds,
         )
+        self._receipt = Receipt(self.progress, self.departures, self._scoreboard, rules.follow)
         self._open_sessions: dict[str, int] = {}  # where the next ends, as long as nothing is read
         self._behind: frozenset[str] = frozenset()
         self._notes = list(journal.notes)
@@ -101,52 +124,69 @@ class Loop:
         self._cold = True  # until there was a batch: it takes longer, and tells how far all are
         self._unread = Unread(catalog.stream)
         self._names: frozenset[str] | None = None  # of all sources of finite input
-        self._told_unseen = False
-        self._unreached = ""  # why the last batch could not be fetched, if so
-        self._warned: set[str] = set()
-        self._started: float | None = None
+        self._notices = Notices(catalog.stream, rules.follow)
+        self.started = started  # by the clock, with the first turn: earlier deadlines do not count
         self._now = 0.0
         self._looked: float | None = None  # when somebody last looked for what was written
         self._remaining = 0
-        self._adopt(journal.before)
-        self._notes += self._advice(self.catalog.jobs.values())
-
-    @property
-    def slack_us(self) -> int | None:
-        """None means that nothing can be late."""
-        if self.catalog.stream.slack_us is None and self._follow:
-            return 0
-        return self.catalog.stream.slack_us
+        self._decided: Agenda | None = None  # when it was last asked what is due
+        self._fairness = Fairness()
+        self._omissions = Omissions(catalog.stream, pace)
+        self._costs: Mapping[str, Cost] = {}  # of the last batch, by shape
+        self._skipping = Skipping()
+        self._computed: Counter[str] = Counter()  # seconds by job, since its last window
+        self._room: float | None = None  # seconds in which a batch is to be over
+        self._others_at: float | None = None  # when other streams have something to do
+        self._succession = Succession(
+            self.progress,
+            self.departures,
+            self._scoreboard,
+            self._chooser,
+            self._retention,
+            collection,
+        )
+        self._recipes = Recipes(self.progress, self.departures, self._chooser, self._succession)
+        self._notes += self._succession.adopt(self.catalog, journal.before)
+        self._notes += self._notices.advice(self.catalog.jobs.values())
 
     @property
     def in_order(self) -> bool:
         return self.catalog.in_order(self._follow)
 
-    def turn(self, wake_at: float | None = None) -> Turn:
-        """Reads, decides and commits, a short batch where windows have to set off soon."""
-        started = self._clock()
+    def turn(self, wake_at: float | None = None, others_at: float | None = None) -> Turn:
+        """Reads, decides and commits, a short batch where windows have to set off soon.
+
+        That is at `wake_at`, of whichever stream, and of others than this one at `others_at`.
+        """
+        started, self._others_at = self._clock(), others_at
         if not self._cold and wake_at is not None and wake_at - started < self.pace.batch.high:
             # Their deadline would pass while the next batch is read.
             first = self.leave(started, ahead=self.pace.batch.high)
             self._notes += first.notes
             if first.windows:
                 return self._told(first, 0)
+        self._look_at_tables()
         if self._names is None:
             self._names = frozenset() if self._follow else self._intake.names(started)
+        self._skip(started)
         batch = self._intake.next(self._request(started, wake_at))
         self._notes += batch.notes
+        self._notes += self._omissions.plan(self.catalog, batch, self._room, started)
         try:
             delivered = self._delivered(batch)
-            self._unreached = ""
+            self._notices.fetched()
         except WireError as error:  # somebody has gone meanwhile: nothing of the batch counts
-            self._notes += self._unfetched(str(error))
+            self._notes += self._notices.unfetched(str(error))
             batch, delivered = replace(batch, work=None, bytes=0, touched=None), []
         self._notes += self._read(batch, delivered, started)
         self._remaining = batch.remaining
+        self._skipping.read(batch.bytes, batch.remaining, self._clock())
         if batch.work is not None:
             self._unsaved = True
+            took = self._clock() - started
+            dear = self._omissions.took(batch, self._costs, took)
             if not self._cold:
-                self.pace.read(batch.bytes, self._clock() - started)
+                self.pace.read(batch.bytes, max(0.0, took - dear))
         final, emission = not self._follow and not batch.remaining, Emission()
         # Where order does not matter, a finite run emits at its end only, and until then has
         # nothing to save.
@@ -169,8 +209,16 @@ class Loop:
 
     def wake_at(self) -> float | None:
         """When windows with a deadline have to set off, if one is open."""
-        deadline = self._agenda(self._moment()).next_deadline() if self._follow else None
-        return None if deadline is None else deadline - self.pace.leaving.high
+        if not self._follow:
+            return None
+        waiting = self._fairness.waiting
+        deadline = self._agenda(self._moment()).next_deadline(waiting)
+        times = [*waiting.values(), *([] if deadline is None else [deadline])]
+        return min(times) - self.pace.leaving.high if times else None
+
+    def ends_at(self) -> float | None:
+        """When the next window with a deadline is over, and can be complete."""
+        return self._agenda(self._moment(self._clock())).next_end() if self._follow else None
 
     def tidy(self) -> None:
         """Does what can wait until there is nothing to read."""
@@ -185,83 +233,130 @@ class Loop:
         """Records of a job that no window has answered yet, and the windows they wait for."""
         return self.departures.waiting(self.catalog.jobs[name])
 
+    def standing(self, name: str) -> Standing:
+        """Where a job stands, for whoever reads its results."""
+        job = self.catalog.jobs[name]
+        axis, passed = job.shape.axis.column, self._decided
+        # Versions that were replaced may have windows to send off.
+        versions = [each for each in self.catalog.jobs.values() if each.title == name]
+        emitted = [
+            self.progress.emitted.get((each.name, kind), NEVER)
+            for each in versions
+            for kind in ([spec.key for spec in each.windows] or [SESSION])
+        ]
+        upto, stopped = min(emitted), self.progress.failures.stopped_at(name)
+        # Sessions that end there may still get a record.
+        open_end = 0 if kind_of(job.shape).has_panes else 1
+        if passed is None or name not in passed.catalog.jobs:
+            return Standing(upto - open_end, {}, stopped)
+        horizon = passed.horizons[axis]
+        put_off = self._fairness.waiting.keys() & {each.name for each in versions}
+        if horizon is not None and horizon != EVER and not put_off:
+            # Windows without records have passed, too.
+            free = [] if stopped is not None else versions
+            upto = max(upto, self.departures.passed(free, horizon))
+        tracks = passed.board(axis, 1, shape=job.shape.id).tracks
+        shed, lapsed = self.departures.shed(job), self.departures.lapsed(job)
+        return Standing(upto - open_end, tracks, stopped, shed, lapsed)
+
     def exchange(self, catalog: Catalog) -> None:
         """Goes on with other jobs. Those that stay keep all they have, on whatever panes."""
         before, known, self.catalog = self.catalog.in_force, self.catalog.jobs, catalog
-        self._adopt(before)
-        self._notes += self._advice(j for j in catalog.jobs.values() if known.get(j.name) != j)
+        self._succession.adopt(catalog, before)
+        self._fairness.keep(catalog.jobs)
+        self._omissions.keep(catalog)
+        changed = [job for job in catalog.jobs.values() if known.get(job.name) != job]
+        self._notes += self._notices.advice(changed)
 
-    def _advice(self, jobs: Iterable[Job]) -> list[str]:
-        """What there is to say of new jobs before they have answered."""
-        slack_us = self.catalog.stream.slack_us
-        told = ((hasty(job, slack_us) if self._follow else None, skipping(job)) for job in jobs)
-        return [note for notes in told for note in notes if note is not None]
-
-    def _adopt(self, before: InForce) -> None:
-        """Takes up what was read for the jobs that were in force before.
-
-        Windows that are new, or of a job that means something else now, begin with their first
-        whole pane: the first that is kept for others of their shape, if its panes fit, or else the
-        first behind all that was read.
-        """
-        for id_, grid in self.catalog.grids.items():
-            known = before.grids.get(id_)
-            if known is not None and known != grid:
-                self.progress.ledger.regrid(known, grid)
-        self.progress.ledger.keep(self.catalog.grids.values())
-        self.progress.forget_jobs(self.catalog.jobs)
+    def obey(self, orders: Sequence[Order]) -> list[Effect]:
+        """Does what is ordered, in one commit, and says from where on that holds."""
+        effects, known = [], self.catalog.jobs
+        for order in orders:
+            self.catalog, effect = self._succession.obey(self.catalog, order)
+            effects.append(effect)
+        self._open_sessions.clear()
+        self._omissions.keep(self.catalog)
+        self._journal.commit(self.catalog, Emission(), whole=any(e.moves for e in effects))
+        self._notes += map(str, effects)
         jobs = self.catalog.jobs.values()
-        notes, revived = self.progress.failures.resume(jobs, before.changed(jobs))
-        self._notes += notes if self._started is None else []
-        before = before.without(revived)
-        for job in jobs:
-            behind = self._scoreboard.furthest(job.shape.axis.column) + 1
-            if behind <= NEVER + 1:
-                continue  # nothing was read
-            if not kind_of(job.shape).has_panes:
-                if not before.had(job):
-                    self.departures.begin_sessions(job, behind)
-            elif new := before.new_windows(job):
-                self.departures.begin(job, new, min(behind, self._kept_from(job, new, before)))
+        new = [job for job in jobs if job.name not in known and job.term.is_open]
+        self._notes += self._notices.advice(new)
+        return effects
 
-    def _kept_from(self, job: Job, new: Sequence[WindowSpec], before: InForce) -> int:
-        """The position from which on panes are kept that new windows can be made of; EVER: none.
+    def require(self, job: Job) -> None:
+        """Raises what would be raised if results of this job had to be stored."""
+        self._journal.require(job)
 
-        They are kept for windows of the same shape that were there before. These must be shared
-        partials, on a grid that fits, and of windows that are at least as long: what came too late
-        for all windows was not kept.
-        """
-        known = []
-        for other in self.catalog.by_shape[job.shape.id]:
-            if self.progress.failures.stopped_at(other.name) is not None:
-                continue  # of what it has stopped before, not all is kept
-            fresh = before.new_windows(other)
-            windows = tuple(spec for spec in other.windows if spec not in fresh)
-            known += [replace(other, windows=windows)] if windows else []
-        size = before.grids.get(job.shape.id, ("", 0))[1]
-        windows = self.catalog.windows[job.shape.id]
-        if not known or not size or self._chooser.choice(job.shape, windows).separate:
-            return EVER
-        longest = max(spec.range for other in known for spec in other.windows)
-        if not all(spec.fits(size) and spec.range <= longest for spec in new):
-            return EVER
-        oldest = self._retention.oldest_pane(job.shape, self.departures.emitted(known))
-        return oldest * job.shape.pane
+    def _over(self, agenda: Agenda) -> list[str]:
+        return self._succession.over(self.catalog, agenda.horizons, self._open_sessions)
+
+    def _retire(self, agenda: Agenda) -> None:
+        """Lets go of versions that have brought all of their windows to an end."""
+        while over := self._over(agenda):
+            self.exchange(self.catalog.without(*over))  # one that others drew on may follow
+
+    def hear(self, job: str, rows: Callable[[], Iterable[pa.Table]]) -> None:
+        """Takes results of any job, by its title, for queries that look at the newest."""
+        if any(job in each.latest for each in self.catalog.jobs.values()):
+            self._notes += self._tables.hear(self.catalog, job, rows())
+
+    def _look_at_tables(self) -> None:
+        """Goes on with the tables that jobs join as their files are now."""
+
+        def behind(axis: str) -> int:
+            sources = self.progress.sources.values() if axis == TIME.column else ()
+            doubted = (span.high for source in sources for span in source.doubt.spans)
+            reached = self._scoreboard.furthest(axis)
+            now_us = int(self._clock() * 1e6)
+            ahead = NEVER
+            if self.catalog.stream.agents and axis == TIME.column and reached > now_us - _LIVE_US:
+                ahead = now_us + _TOLD_US  # agents read on, and hear of it a moment later
+            return max(reached, *doubted, ahead) + 1
+
+        def needed(shape: Shape) -> int | None:
+            return self.departures.emitted(self.catalog.by_shape[shape.id]).needed_from
+
+        before = self.catalog
+        self.catalog, notes = self._tables.look(before, behind, needed)
+        self._notes += notes
+        if self.catalog is not before and self.catalog.stream.agents and not self._unsaved:
+            self._journal.commit(self.catalog, Emission())  # before agents hear of it
+
+    def _skip(self, started: float) -> None:
+        """Gives up what is unread and would come too late, where that is of use to nobody then."""
+        sources, intake = self.progress.sources, self._intake
+        known = [sources[name].time for name in self._behind if name in sources]
+        times = [time for time in known if time is not None]
+        if not self._remaining or not isinstance(intake, Skips) or not self._follow:
+            return
+        if not times or len(times) < len(self._behind) or min(times) < (self.started or 0.0) * 1e6:
+            return  # what was written before the run began has time
+        shipping = int((self.pace.leaving.high + self.pace.batch.high) * 1e6)
+        slack_us = self.catalog.stream.slack(self._follow) or 0
+        backlog = Backlog(min(times), int(started * 1e6), self._remaining, shipping, slack_us)
+        recipes = self._next_recipes()
+        begin = self._skipping.begin(backlog, recipes)
+        if begin is not None:
+            intake.skip(begin, slack_us, sources)
+            note_skipped(sources, self._behind, recipes, begin, slack_us)
+            self._unsaved = True
+            self._notes += self._notices.skipped()
 
     def _request(self, started: float, wake_at: float | None) -> Request:
-        longest = self._agenda(self._moment()).longest_batch()
-        rooms = [None if wake_at is None else wake_at - started, longest]
+        agenda = self._agenda(self._moment())
+        rooms = [None if wake_at is None else wake_at - started, agenda.longest_batch()]
         room = min((room for room in rooms if room is not None), default=None)
+        self._room = agenda.patience() if room is None else room
         return Request(
             started,
             self.in_order,
-            None if room is None else self.pace.most(room),
+            None if self._room is None else self._omissions.most(self.catalog, self._room, started),
             self.progress.sources,
-            self.slack_us,
+            self.catalog.stream.slack(self._follow),
             int(started * 1e6) + AHEAD_US if self._follow else None,
             self.progress.released,
             self._scoreboard.falls_silent(self._moment(), started),
-            self._recipes(),
+            self._next_recipes(),
             None if self._follow else Needs.of(self.catalog),
             self._wanted(started),
             room,
@@ -281,31 +376,44 @@ class Loop:
         if batch.work is None:
             return []
         final = {name: s.sequence for name, s in self.progress.sources.items() if s.sequence}
-        return self.collection.add(batch.work, self._recipes(), final)
-
-    def _unfetched(self, reason: str) -> list[str]:
-        """Tells once that a batch could not be fetched, until one can be again."""
-        known, self._unreached = self._unreached, reason
-        note = f"stream '{self.catalog.stream.name}': {reason}; it is asked again"
-        return [note] if reason != known else []
+        recipes = self._omissions.recipes(self._next_recipes())
+        return self.collection.add(batch.work, recipes, final)
 
     def _read(self, batch: Batch, delivered: Sequence[Reading], started: float) -> Iterator[str]:
         """Notes what came of a batch; tells what the user should know."""
         self._looked = now = self._tick(started)
         self._unsaved |= bool(batch.lost)
-        self._lose(batch.lost)
+        self._receipt.lose(batch.lost)
         readings: list[Reading] = []
         if batch.work is not None:
-            readings = list(self._fresh(delivered))
+            readings = list(self._receipt.fresh(delivered))
             self.progress.bytes += batch.bytes
             told = self._unread.told(readings, self._follow)
             yield from dict.fromkeys([*told, *self._take(readings, now)])
-            yield from self._choose()
+            self._computed.update(computing(self.catalog, self._costs))
+            furthest = self._scoreboard.furthest(TIME.column)
+            self._omissions.note(self.catalog, readings, self.progress.sources, furthest)
+            for shape, choice in self._chooser.choose(self.catalog):
+                yield chosen(self.catalog.by_shape[shape.id], choice)
         if batch.number is not None:
             self.progress.frame_batch = batch.number
+        read = {reading.source for reading in readings}
         if batch.touched is not None:
-            read = {reading.source for reading in readings}
             self._scoreboard.seen(batch.touched, read, now, batch.unreadable)
+        for name in batch.answered & self.progress.sources.keys():
+            source = self.progress.sources[name]
+            if name in read or not 0 <= now - source.answered_at < _NOTED_SECONDS:
+                source.answered_at = now
+                self._unsaved |= not self._cold  # somebody may want to know who is there
+
+    def _take(self, readings: Sequence[Reading], now: float) -> list[str]:
+        """Notes what was read, and what that has cost; returns what there is to say of it."""
+        if readings:
+            self._open_sessions.clear()
+        notes = self._receipt.take(self.catalog, readings, self._behind, now)
+        self._costs = costs_of(readings)
+        self._chooser.computed(self.catalog, readings, self._costs)
+        return notes
 
     @property
     def stopped(self) -> list[str]:
@@ -313,119 +421,8 @@ class Loop:
         failures = self.progress.failures
         return [name for name in self.catalog.jobs if failures.stopped_at(name) is not None]
 
-    def _recipes(self) -> list[Recipe]:
-        """What to compute of the next records, and from where on somebody needs it."""
-        recipes = []
-        for recipe in self._chooser.recipes(self.catalog):
-            jobs = self.catalog.by_shape[recipe.shape.id]
-            emitted = self.departures.emitted(jobs)
-            stopped = [self.progress.failures.stopped_at(job.name) for job in jobs]
-            until = max(stopped, key=lambda at: EVER if at is None else at)
-            recipes.append(
-                replace(
-                    recipe,
-                    over=emitted.sessions,
-                    needs=emitted.needed_from,
-                    until=until,
-                    sources=self._sources_of(jobs),
-                    useful=_useful(jobs),
-                )
-            )
-        return recipes
-
-    def _sources_of(self, jobs: Sequence[Job]) -> frozenset[str] | None:
-        """The sources that some of these jobs take; None: all."""
-        names = self._names or frozenset()
-        left_out = [self._left_out(job) for job in jobs]
-        return names - frozenset.intersection(*left_out) if all(left_out) else None
-
-    def _left_out(self, job: Job) -> frozenset[str]:
-        """The sources of finite input that a job does without, as FIDELITY OF TIME has others."""
-        share, names = job.bounds.fidelity, self._names
-        if share is None or job.bounds.form != "time" or not names:
-            return frozenset()
-        every = names.union(self.catalog.stream.sources, self.progress.sources)
-        return names - picked(names, sufficient(share, len(every)))
-
-    def _fresh(self, readings: Sequence[Reading]) -> Iterator[Reading]:
-        """The readings that were not delivered before."""
-        seen: set[tuple[str, int]] = set()
-        for reading in readings:
-            source = self.progress.sources.get(reading.source, Source())
-            delivery = reading.source, reading.sequence
-            if not reading.sequence or (
-                reading.sequence > source.sequence and delivery not in seen
-            ):
-                seen.add(delivery)
-                yield reading
-
-    def _take(self, readings: Sequence[Reading], now: float) -> list[str]:
-        """Notes what was read; returns what has failed."""
-        if readings:
-            self._open_sessions.clear()
-        progress = self.progress
-        faults: list[Fault] = []
-        known = {r.source for r in readings} & progress.sources.keys()
-        before = {name: replace(progress.sources[name]) for name in known}
-        for reading in readings:
-            source = progress.sources.setdefault(reading.source, Source())
-            source.heard_at = now
-            source.ended = False
-            source.sequence = max(source.sequence, reading.sequence)
-            source.advance(reading.first, reading.reached, reading.doubt, reading.loose, now)
-            source.unmade += reading.unmade
-            progress.records += reading.records
-            progress.bad += reading.bad
-            faults += reading.faults
-        self._lose([loss for reading in readings for loss in reading.lost])
-        damaged = {loss.file for reading in readings for loss in reading.lost}
-        for reading in readings:
-            for log, file, at in reading.begun:
-                if file not in damaged:
-                    self._scoreboard.resume(reading.source, log, at)
-        self.departures.take(self.catalog, readings)
-        progress.ledger.add(tally for reading in readings for tally in reading.tallies)
-        self._chooser.computed(self.catalog, readings)
-        jobs = self.catalog.jobs
-        # Agents may have met one for a job that is gone.
-        met = (fault for fault in faults if fault.job in jobs)
-        notes = [note for f in met for note in progress.failures.read(jobs[f.job], f)]
-        return [*self._leaps(before, now), *notes]
-
-    def _leaps(self, before: Mapping[str, Source], now: float) -> Iterator[str]:
-        """Tells of sources that came further ahead than time has passed: what they skip is late.
-
-        In logs of before there are gaps, of which nothing is told unless they lead to the future.
-        """
-        for name, source in sorted(before.items()) if self._follow else ():
-            start, reached = source.time, self.progress.sources[name].time
-            if start is None or reached is None or reached - start <= STEP_US:
-                continue
-            explained = EVER
-            if source.moved_at is not None and name not in self._behind:
-                explained = int((now - source.moved_at) * 1e6)
-            ahead = int(now * 1e6) - start if start <= now * 1e6 else EVER
-            if reached - start > min(explained, ahead) + STEP_US:
-                skipped = describe((reached - start) // 1_000_000 * 1_000_000)
-                yield (
-                    f"source '{name}' of stream '{self.catalog.stream.name}' leaps ahead by "
-                    f"{skipped}, from {describe_time(start)} to {describe_time(reached)}: what it "
-                    "still writes of the time between is late; see whether its clock is right"
-                )
-
-    def _lose(self, losses: Iterable[Loss]) -> None:
-        for loss in losses:
-            new = Source(sequence=self.progress.released)
-            self.progress.sources.setdefault(loss.source, new)
-            self._scoreboard.lose(loss)
-
-    def _choose(self) -> Iterator[str]:
-        """Decides anew how windows are computed; tells of changes."""
-        for shape, choice in self._chooser.choose(self.catalog):
-            names = [job.name for job in self.catalog.by_shape[shape.id]]
-            jobs = f"jobs {', '.join(names)} go" if len(names) > 1 else f"job {names[0]} goes"
-            sharing = "separate state for each window" if choice.separate else "shared partials"
-            yield f"{jobs} on with {sharing}: {choice.reason}"
+    def _next_recipes(self) -> list[Recipe]:
+        return self._recipes.next(self.catalog, self._names or frozenset())
 
     def _leave(
         self, started: float, final: bool, batch: Batch | None, ahead: float = 0.0
@@ -435,60 +432,84 @@ class Loop:
         save = batch is not None and self._unsaved
         moment = self._moment(decided, final)
         agenda = self._agenda(moment, self.pace.leaving.high + ahead)
-        emission = self._dated(self._emit(agenda, save), agenda)
+        emission, dear = self._emit(agenda, save)
+        emission = self._dated(emission, agenda)
         if save or emission.windows:
-            self._journal.commit(self.catalog, emission, batch.positions if batch else None)
+            positions = batch.positions if batch else None
+            emission = self._journal.commit(self.catalog, emission, positions)
         if emission.windows and not self._cold:
             over = self._clock()
-            self.pace.left(over - decided, over - started)
+            self.pace.left(max(0.0, over - decided - dear), max(0.0, over - started - dear))
             if self._follow:
-                emission = emission.with_notes(self._unreachable(emission))
+                jobs = [windows.job for windows in emission.windows]
+                least = (self.pace.shortest or 0.0) + POLL_SECONDS
+                emission = emission.with_notes(self._notices.unreachable(jobs, least))
         if save:
             self._cold = self._unsaved = False
+        self._retire(agenda)
         return emission
 
-    def _emit(self, agenda: Agenda, save: bool) -> Emission:
-        """The windows that are due, and what has to be saved of what was read."""
+    def _emit(self, agenda: Agenda, save: bool) -> tuple[Emission, float]:
+        """The windows that are due, and what has to be saved of what was read.
+
+        And how long the answers took that take long, which is no measure for others.
+        """
         if agenda.at.final and (refusal := self._unread.refusal(self.progress)) is not None:
             self._notes = [note for note in self._notes if note not in str(refusal)]
             raise refusal
         self._scoreboard.awaken(agenda.at.now)
-        decision, emission = agenda.decide(), Emission()
+        emission, dear = Emission(), 0.0
+        parted = self._parted(agenda)
+        decision, self._decided = parted.decision, agenda
         self.departures.note(self.catalog.jobs, decision.due, decision.scores, decision.upto)
+        shown = self._shown(agenda) if save else {}
         if decision.due or save:
+            parted = replace(parted, due=parted.due.showing(self.catalog.jobs, shown))
             emitted = self._retention.emitted(self.catalog)
-            leaving = still_leaving(self.catalog.jobs, self.progress.failures, decision.due)
+            leaving = still_leaving(self.catalog.jobs, self.progress.failures, parted.due)
+            leaving = replace(leaving, previous=previous_of(self.catalog, self.progress.previous))
             answer = self.collection.answer(self.catalog, leaving, emitted if save else None)
             for name in decision.due.sessions:
                 self._open_sessions[name] = answer.ends.get(name, EVER)
-            emission = emission_of(agenda, answer, decision.due, decision.scores)
-            self.progress.windows += sum(len(left.counts) for left in emission.windows)
+            for name, late in answer.missed.items():
+                slack_us = (self.catalog.stream.slack(self._follow) or 0) + late.slack_us
+                self.departures.miss(self.catalog.jobs[name], late.records, slack_us)
+            if not self._cold:
+                dear = self._fairness.took(parted, answer.seconds, self._clock())
+            note_seconds(self.progress, self.catalog.jobs, answer.seconds)
+            scores = decision.scores | shown
+            emission = emission_of(agenda, answer, parted.due, scores, parted.shed)
+            self.progress.previous |= kept_of(emission)
+            self.progress.windows += sum(len(left.final.counts) for left in emission.windows)
             self._chooser.merged(answer.costs)
             self._retention.forget(self.catalog, emitted, self.collection, agenda.at.now)
         now = agenda.at.now
         self._retention.forget_bounded(self.catalog, agenda.horizons, self.collection, now)
-        return emission.with_notes([*self._unseen(agenda.at), *self._missing(agenda.at)])
+        told = [*parted.notes, *self._notices.unseen(self._scoreboard, agenda.at)]
+        told += self._missing(agenda.at)
+        return emission.with_notes(told), dear
+
+    def _parted(self, agenda: Agenda) -> Parted:
+        """What is due, and which of it is answered now."""
+        decision = agenda.decide()
+        if not self._follow:
+            return Parted(decision, decision.due)
+        lead = self.pace.leaving.high
+        return self._fairness.part(agenda, decision, lead, self._others_at)
+
+    def _shown(self, agenda: Agenda) -> Scores:
+        """The open windows that are shown as they are so far."""
+        return self._fairness.showing(agenda, self.pace.leaving.high, self._others_at)
 
     def _dated(self, emission: Emission, agenda: Agenda) -> Emission:
         """The emission with the time at which it is made, which is no other's."""
         if not emission.windows:
             return emission
-        at = max(self._tick(self._clock()), self.progress.left_at + 1e-6)
+        # A microsecond later by any way of rounding, where the clock stands still or has gone back.
+        at = max(self._tick(self._clock()), self.progress.left_at + 2e-6)
         self.progress.left_at = at
-        note_timing(self.progress, emission, at, agenda)
-        return replace(emission, windows=tuple(replace(left, at=at) for left in emission.windows))
-
-    def _unseen(self, at: Moment) -> list[str]:
-        """Tells once of sources that are declared and have not come in time."""
-        unseen = [] if self._told_unseen else self._scoreboard.unseen(at)
-        if not unseen:
-            return []
-        self._told_unseen = True
-        known = ", ".join(sorted(self.progress.sources)) or "none yet"
-        missing = ", ".join(f"'{name}'" for name in unseen)
-        stream = self.catalog.stream.name
-        message = f"stream '{stream}' has no source {missing}, which SOURCES declares"
-        return [f"{message}: results count it as missing; there are: {known}"]
+        note_timing(self.progress, emission, at, agenda, self._computed)
+        return replace(emission, windows=tuple(left.left_at(at) for left in emission.windows))
 
     def _missing(self, at: Moment) -> Iterator[str]:
         """Tells of sources and columns of which nothing could be read."""
@@ -497,25 +518,15 @@ class Loop:
         used = {name for shape in self.catalog.shapes.values() for name in shape.uses}
         yield from self._unread.columns(used, at.final)
 
-    def _unreachable(self, emission: Emission) -> Iterator[str]:
-        """Tells of deadlines that are shorter than any batch has been."""
-        least = (self.pace.shortest or 0.0) + POLL_SECONDS
-        for job in (windows.job for windows in emission.windows):
-            within = job.bounds.within_us
-            if within is not None and within < least * 1e6 and job.name not in self._warned:
-                self._warned.add(job.name)
-                reachable = describe(-(-int(least * 1000) // 10) * 10_000)
-                yield (
-                    f"job '{job.name}': WITHIN {describe(within).upper()} is shorter than one "
-                    f"batch takes here; the smallest bound that can be kept is {reachable}"
-                )
-
     def _moment(self, now: float | None = None, final: bool = False) -> Moment:
         at = self._now if now is None else self._tick(now)
         return Moment(at, final, self._behind, self._looked)
 
     def _agenda(self, at: Moment, lead_seconds: float = 0.0) -> Agenda:
-        times = Times(self._follow, int((self._started or 0.0) * 1e6), int(lead_seconds * 1e6))
+        leads = self._fairness.lead_us(self.catalog.jobs) if self._follow else {}
+        started_us, lead_us = int((self.started or 0.0) * 1e6), int(lead_seconds * 1e6)
+        times = Times(self._follow, started_us, lead_us, leads)
+        jobs, names = self.catalog.jobs.items(), self._names or frozenset()
         return Agenda(
             self.catalog,
             self.progress,
@@ -524,26 +535,15 @@ class Loop:
             at,
             times,
             self._open_sessions,
-            {name: self._left_out(job) for name, job in self.catalog.jobs.items()},
+            {name: self._recipes.left_out(self.catalog, job, names) for name, job in jobs},
         )
 
     def _tick(self, now: float) -> float:
         """The clock of decisions never goes back, whatever that of the machine does."""
-        self._started = now if self._started is None else self._started
+        self.started = now if self.started is None else self.started
         self._now = max(self._now, now)
         return self._now
 
     def _told(self, emission: Emission, size: int) -> Turn:
         stream, records = self.catalog.stream.name, self.progress.records
         return Turn(stream, emission, size, self._remaining, records, self.notes())
-
-
-def _useful(jobs: Sequence[Job]) -> tuple[Use, ...] | None:
-    """What panes of these jobs, which are of one shape, are of use for; None: for ever."""
-    shape = jobs[0].shape
-    if shape.revise_us is not None or not shape.axis.is_time or not shape.pane:
-        return None
-    uses = [(job.bounds.within_us, spec) for job in jobs for spec in job.windows]
-    if any(within is None for within, _ in uses):
-        return None
-    return tuple(Use(spec, within or 0) for within, spec in uses)

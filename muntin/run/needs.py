@@ -15,7 +15,8 @@ from muntin.fidelity.sampling import sufficient
 from muntin.fidelity.score import EVER
 from muntin.kernel.kinds import kind_of
 from muntin.logs.index import Numbers
-from muntin.model import TIME, Job
+from muntin.model.jobs import Job
+from muntin.model.records import TIME
 from muntin.run.catalog import Catalog
 from muntin.windows.spec import WindowSpec
 
@@ -34,7 +35,12 @@ class Needs:
         """What the jobs of a stream need; None where that is everything, or not known."""
         stream = catalog.stream
         plain = stream.until is None and stream.format.kind != "parquet" and not stream.sources
-        if stream.slack_us is None or not plain or not all(map(_is_part, catalog.jobs.values())):
+        if (
+            stream.members
+            or stream.slack_us is None
+            or not plain
+            or not all(map(_is_part, catalog.jobs.values()))
+        ):
             return None
         kinds = []
         for job in catalog.jobs.values():

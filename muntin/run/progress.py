@@ -6,12 +6,16 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from itertools import chain
 from secrets import token_hex
+from typing import Any
 
 from muntin.fidelity.score import NEVER
 from muntin.fidelity.scoreboard import Source
 from muntin.fidelity.timing import Timing
-from muntin.model import TIME
+from muntin.model.jobs import VERSIONED
+from muntin.model.records import TIME
+from muntin.model.tables import TableVersion
 from muntin.run.failures import Failures
+from muntin.run.previous import Kept
 from muntin.windows.choice import Choice
 from muntin.windows.ledger import Ledger
 
@@ -30,10 +34,22 @@ class Lateness:
 
 @dataclass(frozen=True)
 class Leaving:
-    """How often a window has left before, and why it did first."""
+    """How often a window has left before, and why it did first.
+
+    `shown` is how often it was shown while it was open, which counts as having left.
+    """
 
     revision: int
     reason: str
+    shown: int = 0
+
+
+@dataclass(frozen=True)
+class Shown:
+    """How often a window was shown while it is open, and what tells its rows from others."""
+
+    times: int
+    digest: str
 
 
 @dataclass
@@ -45,6 +61,10 @@ class Progress:
     """Where windows end that a job does not answer for, as it was added or changed later."""
     left: dict[JobKind, dict[int, Leaving]] = field(default_factory=dict)
     """The newest windows of jobs with bounds that have left, by the position where they end."""
+    shown: dict[JobKind, dict[int, Shown]] = field(default_factory=dict)
+    """Windows of jobs with EMIT CHANGES that are open, by the position where they end."""
+    previous: dict[JobKind, Kept] = field(default_factory=dict)
+    """The last results of jobs that look back at them."""
     left_at: float = 0.0  # when the last windows have left
     ledger: Ledger = field(default_factory=Ledger)
     late: dict[str, Lateness] = field(default_factory=dict)
@@ -58,20 +78,31 @@ class Progress:
     failures: Failures = field(default_factory=Failures)
     pipeline: str = field(default_factory=lambda: token_hex(8))
     """A name for this state, by which agents know whom they have counted for."""
+    tables: dict[str, tuple[TableVersion, ...]] = field(default_factory=dict)
+    """What the files of joined tables have held, as far as windows to come are made with it."""
     released: int = 0
     """The largest number of a delivery of sources that were let go: if one returns, it goes on."""
 
     def forget_jobs(self, jobs: Collection[str]) -> None:
         """Drops what is known of other jobs than these."""
-        for known in (self.emitted, self.began, self.left):
-            for kind in [kind for kind in known if kind[0] not in jobs]:
-                del known[kind]
+        for kinds in (self.emitted, self.began, self.left, self.shown, self.previous):
+            for kind in [kind for kind in kinds if kind[0] not in jobs]:
+                del kinds[kind]
         failures = self.failures
         of_failures = (failures.positions, failures.dropped, failures.totals, failures.texts)
         of_jobs = (self.late, self.timings, *of_failures)
-        for job in {*chain.from_iterable(of_jobs)} - {*jobs}:
+        known = {*jobs, *(job.partition(VERSIONED)[0] for job in jobs)}
+        for job in {*chain.from_iterable(of_jobs)} - known:
             for by_job in of_jobs:
                 by_job.pop(job, None)
+
+    def rename(self, name: str, now: str) -> None:
+        """Takes that a job goes on under another name; what it was in all stays with the name."""
+        for known in (self.emitted, self.began, self.left, self.shown, self.previous):
+            of_kinds: dict[JobKind, Any] = known
+            for kind in [kind for kind in of_kinds if kind[0] == name]:
+                of_kinds[now, kind[1]] = of_kinds.pop(kind)
+        self.failures.rename(name, now)
 
     def let_go(self, needed: Mapping[str, int], now: float) -> None:
         """Drops sources that are gone for good: long ago, and no window to come has their panes.

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from muntin.fidelity.score import EVER, NEVER
 from muntin.kernel.due import Emitted
 from muntin.kernel.kinds import kind_of
-from muntin.model import Shape
+from muntin.model.shapes import Shape
 from muntin.run.catalog import Catalog
 from muntin.run.contracts import Collection
 from muntin.run.departures import Departures
@@ -37,7 +37,7 @@ class Retention:
         for id_, shape in catalog.shapes.items():
             axis, left = shape.axis.column, emitted[id_]
             if not kind_of(shape).has_panes:
-                first = NEVER if left.sessions is None else left.sessions - (shape.gap or 0)
+                first = NEVER if left.sessions is None else left.sessions - shape.reach
             else:
                 pane, grid = self.oldest_pane(shape, left), catalog.grids[id_]
                 oldest[grid] = min(pane, oldest.get(grid, pane))

@@ -13,7 +13,7 @@ from muntin.errors import InputError
 from muntin.kernel.reading import Reading
 from muntin.language.messages import nearest
 from muntin.logs.infer import names_in_files
-from muntin.model import Stream
+from muntin.model.streams import Stream
 from muntin.run.progress import Progress
 
 _MANY = 10  # rows, and a hundred times as many, and so on
@@ -46,7 +46,8 @@ class Unread:
                 yield from reading.notes
             elif _level(now) > _level(before):
                 rows = f"the last {now:,} rows of source '{reading.source}' were all bad"
-                yield f"stream '{self._stream.name}': {rows}; {self._what_to_do()}"
+                stream = self._stream.of_source(reading.source)
+                yield f"stream '{stream.name}': {rows}; {_what_to_do(stream)}"
                 yield from reading.notes[:1]
 
     def refusal(self, progress: Progress) -> InputError | None:
@@ -54,7 +55,8 @@ class Unread:
         if progress.records or not progress.bad:
             return None
         rows = "the only row is" if progress.bad == 1 else f"all {progress.bad:,} rows are"
-        message = f"stream '{self._stream.name}': {rows} bad; {self._what_to_do()}"
+        stream = self._stream.of_source(next(iter(self._bad), ""))
+        message = f"stream '{stream.name}': {rows} bad; {_what_to_do(stream)}"
         return InputError(f"{message}; the first: {self._first}" if self._first else message)
 
     def at_end(self) -> Iterator[str]:
@@ -62,27 +64,34 @@ class Unread:
         for source in sorted(self._bad.keys() - self._good):
             if rows := self._bad[source]:
                 bad = "the only row" if rows == 1 else f"all {rows:,} rows"
-                yield f"stream '{self._stream.name}': {bad} of source '{source}' were bad"
+                stream = self._stream.of_source(source)
+                yield f"stream '{stream.name}': {bad} of source '{source}' were bad"
 
     def columns(self, used: Set[str], final: bool) -> Iterator[str]:
         """Tells once of columns that are declared and used, and that no record has."""
         if self._looked or not (final or self._records >= _ENOUGH):
             return
         self._looked = True
-        missing = [c.name for c in self._stream.columns if c.name in used - self._columns]
-        if not missing or not self._records or self._stream.inferred:
-            return
-        known = names_in_files(self._stream)
-        for name in missing:
-            if name not in known:
-                hint = nearest(name, known, "look at its name")
-                yield f"stream '{self._stream.name}': no record has column '{name}'; {hint}"
+        for stream in self._stream.members or (self._stream,):
+            unseen = used - self._columns
+            missing = [c.name for c in stream.columns if stream.column(c.name) in unseen]
+            if not missing or not self._has_records(stream) or stream.inferred:
+                continue
+            known = names_in_files(stream)
+            for name in missing:
+                if name not in known:
+                    hint = nearest(name, known, "look at its name")
+                    yield f"stream '{stream.name}': no record has column '{name}'; {hint}"
 
-    def _what_to_do(self) -> str:
-        return (
-            f"FORMAT {self._stream.format.kind}, the types of columns and TIMESTAMP in "
-            f"CREATE STREAM {self._stream.name} have to fit them"
-        )
+    def _has_records(self, stream: Stream) -> bool:
+        return any(self._stream.of_source(name).name == stream.name for name in self._good)
+
+
+def _what_to_do(stream: Stream) -> str:
+    return (
+        f"FORMAT {stream.format.kind}, the types of columns and TIMESTAMP in "
+        f"CREATE STREAM {stream.name} have to fit them"
+    )
 
 
 def _level(rows: int) -> int:

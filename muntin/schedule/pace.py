@@ -7,9 +7,11 @@ from dataclasses import dataclass, field
 _OLD = 0.8  # the weight of what is known, against one new measurement
 _SMALL = 1 << 20  # bytes; below this a batch tells what a batch costs, however little it reads
 _LEAST = 1 << 20  # takes hardly longer than one byte
+_SHORT = 0.1  # seconds that may always be read for
 _SAFE = 0.5  # how much of the time that is left may be planned with
 _REST = 3  # times as long as the last batch took
 _MOST_REST = 2.0  # seconds
+_WRITTEN = 0.05  # seconds after which servers are likely to have written behind a window's end
 
 
 @dataclass
@@ -59,10 +61,14 @@ class Pace:
         self.batch = Measure(_OLD * self.batch.mean, _OLD * self.batch.spread)
         self.byte_seconds *= _OLD
 
-    def most(self, seconds: float) -> int:
-        """How many bytes can be read before windows have to set off, so many seconds from now."""
+    def most(self, seconds: float, more: float = 0.0) -> int:
+        """How many bytes can be read before windows have to set off, so many seconds from now.
+
+        A byte takes so much `more` than what is measured here.
+        """
         room = _SAFE * seconds - self.batch.mean
-        return max(_LEAST, int(room / self.byte_seconds))
+        least = min(_LEAST, int(_SHORT / more)) if more else _LEAST
+        return max(1, least, int(room / (self.byte_seconds + more)))
 
 
 def rest_after(seconds: float, least: float) -> float:
@@ -72,6 +78,18 @@ def rest_after(seconds: float, least: float) -> float:
     paid less often, and reading takes a quarter of the time at most, whatever is written.
     """
     return max(least, min(_REST * seconds, _MOST_REST))
+
+
+def rest_towards(rest: float, over: float | None, takes: float) -> float:
+    """How long to wait, rather than so long, if windows are `over` in so many seconds.
+
+    A batch, which `takes` some time, is then begun right behind their end: one that has begun
+    before could not complete them, and if the rest were longer, their bound might not leave room
+    for another.
+    """
+    if over is None or rest + takes < over:
+        return rest
+    return over + _WRITTEN
 
 
 def _mixed(known: float, new: float) -> float:

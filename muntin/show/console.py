@@ -7,6 +7,7 @@ import signal
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from threading import Event
 from typing import TYPE_CHECKING, Any
@@ -14,9 +15,14 @@ from typing import TYPE_CHECKING, Any
 from rich.console import Console
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
 
-from muntin.model import Program
+from muntin.control.access import Access
+from muntin.control.address import Address
+from muntin.control.feed import Feed
+from muntin.model.jobs import Program
+from muntin.run.agents import require_agents
+from muntin.run.door import Door
 from muntin.run.loop import Turn
-from muntin.run.results import JobWindows
+from muntin.run.results import Departing
 from muntin.show.output import losses, note
 from muntin.show.values import window_text
 from muntin.spark.context import own_context
@@ -24,6 +30,7 @@ from muntin.spark.gateway import Jvm
 from muntin.spark.runner import Settings, SparkRun, Summary
 from muntin.store import DEFAULT_STATE
 from muntin.store.hold import locked
+from muntin.store.storage import Place
 from muntin.units import moment
 from muntin.windows.choice import Sharing
 from muntin.wire.keys import Keys
@@ -39,12 +46,14 @@ _MB = 1_000_000  # below this, speed says nothing
 class RunOptions:
     """What the command line asks for."""
 
-    state: Path
+    state: Place
     once: bool
     seconds: float | None
     idle_seconds: float
     sharing: Sharing = "auto"
     keys: Keys | None = None
+    access: Access | None = None  # to the control service, while logs are followed
+    folder: Path | None = None  # where Python of jobs to come is looked for
 
 
 def run_program(
@@ -59,16 +68,46 @@ def run_program(
         sharing=options.sharing,
         keys=options.keys,
     )
-    with locked(options.state) as hold, ready(jvm, console) as (context, stop):
-        run = SparkRun(program, context, settings, stop, hold=hold)
-        with _shown(console, options.once) as view:
+    require_agents(program, not options.once, options.keys)
+    with (
+        locked(options.state) as hold,
+        _control(options) as control,
+        ready(jvm, console) as (context, stop),
+    ):
+        door = None if control is None else control.door
+        tell_now = partial(_note, console)
+        run = SparkRun(program, context, settings, stop, hold=hold, door=door, note=tell_now)
+        with _shown(console, options.once, control) as view:
             for turn in run.turns():
+                if control is not None:
+                    control.feed.take(turn.emission)
                 view.seen(turn)
     tell(run.summary, console)
-    results = f"muntin results {next(iter(program.jobs))}"
+    results = f"muntin results {next(iter(program.titles), 'JOB')}"
     where = "" if options.state == DEFAULT_STATE else f" --state {options.state}"
     console.print(f"results are in {options.state}; see `{results}{where}`", soft_wrap=True)
     return run.summary.to_json()
+
+
+@dataclass(frozen=True)
+class _Control:
+    """What a program that follows logs has for those who ask and order."""
+
+    door: Door
+    feed: Feed
+    address: Address
+
+
+@contextmanager
+def _control(options: RunOptions) -> Iterator[_Control | None]:
+    if options.access is None or options.once:
+        yield None
+        return
+    from muntin.control.service import serving  # other runs do without what it loads
+
+    door, feed = Door(options.folder, options.keys), Feed(options.state)
+    with serving(options.access, door, feed, options.state) as address:
+        yield _Control(door, feed, address)
 
 
 def tell(summary: Summary, console: Console) -> None:
@@ -113,28 +152,32 @@ class _View:
             self._console.print(_left(windows), soft_wrap=True)
 
 
-def _left(windows: JobWindows) -> str:
+def _left(windows: Departing) -> str:
     """Which windows left, and how long after their end."""
-    newest = windows.newest()
-    (last,) = newest.counts
-    start, end = newest.bounds(last)
+    if not windows.counts:
+        return f"{windows.job.title}: {_count(len(windows.scores), 'window')} shed"
+    last = windows.last
+    start, end = windows.bounds(last)
     more = f" and {len(windows.counts) - 1} before" if len(windows.counts) > 1 else ""
-    rows = _count(windows.rows.num_rows, "row")
+    rows = _count(windows.num_rows, "row")
     c2, revision = windows.scores[last], windows.revisions.get(last, 0)
     more += f", revision {revision}" if revision else ""
     if not windows.job.shape.axis.is_time:
-        return f"{windows.job.name}: {start:,} – {end:,}{more}, {rows}, {c2}"
+        return f"{windows.job.title}: {start:,} – {end:,}{more}, {rows}, {c2}"
     times = moment(start), moment(end)
     lag = windows.at - end / 1e6
     days = f"of {abs(lag) / _DAY:,.0f} days {'ago' if lag > 0 else 'ahead'}"
     shown = f"lag {lag:,.1f} s" if abs(lag) < _DAY else days
-    return f"{windows.job.name}: {window_text(*times)}{more}, {rows}, {shown}, {c2}"
+    return f"{windows.job.title}: {window_text(*times)}{more}, {rows}, {shown}, {c2}"
 
 
 @contextmanager
-def _shown(console: Console, once: bool) -> Iterator[_View]:
+def _shown(console: Console, once: bool, control: _Control | None) -> Iterator[_View]:
     if not once:
         console.print("following the logs; Ctrl-C stops, `muntin results JOB` shows")
+        if control is not None:
+            told = f"`muntin sql` and `muntin job` change jobs; control at {control.address.url}"
+            console.print(told, soft_wrap=True)
         yield _View(console, None)
         return
     columns = (TextColumn("reading"), BarColumn(), DownloadColumn(), TransferSpeedColumn())
@@ -148,10 +191,12 @@ def ready(jvm: Jvm, console: Console) -> Iterator[tuple[SparkContext, Event]]:
     stop = Event()
     with stop_on_signals(stop), ExitStack() as stack:
         with console.status("starting Spark"):
-            context = stack.enter_context(
-                own_context(jvm, stop, lambda text: console.print(note(text), soft_wrap=True))
-            )
+            context = stack.enter_context(own_context(jvm, stop, partial(_note, console)))
         yield context, stop
+
+
+def _note(console: Console, text: str) -> None:
+    console.print(note(text), soft_wrap=True)
 
 
 @contextmanager

@@ -16,7 +16,7 @@ from muntin.run.results import RECORDS, SCORE, SCORE_IN_SHORT
 from muntin.show import OutputFormat
 from muntin.show.table import TableText
 from muntin.show.terminal import console
-from muntin.show.values import json_text, text, values_of
+from muntin.store.export import json_text, text, values_of
 from muntin.units import describe
 
 _UNCUT = 1000  # columns of a table that goes into a file or a pipe
@@ -98,7 +98,8 @@ def shown(
             rows = rows.add_column(index, f"c2_{name}", column)
     if detail:
         return rows
-    return rows.drop_columns(["emitted_at"] if revisions else ["emitted_at", "revision"])
+    unwanted = ("emitted_at", "job_version", "results_used", *(() if revisions else ("revision",)))
+    return rows.drop_columns([name for name in rows.column_names if name in unwanted])
 
 
 _SCORE_IN_DETAIL = SCORE | {"panes": pa.list_(pa.int32()), "records": RECORDS}

@@ -12,7 +12,8 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from muntin.show.values import cell_text, is_number, score_text, values_of, window_text
+from muntin.show.values import cell_text, is_number, score_text, window_text
+from muntin.store.export import values_of
 
 _COUNTS = ("records_read", "records_bad", "records_late", "records_failed")
 _BORDER = 3  # places beside every column

@@ -21,7 +21,7 @@ from pathlib import Path
 from muntin.spark.java import Java
 
 _AGAIN_SECONDS = 86_400.0  # after which an archive that could not be made is tried again
-_UNUSED_SECONDS = 90 * 86_400.0
+UNUSED_SECONDS = 90 * 86_400.0
 # Made under another name, so that nobody meets half an archive. What remains of one that could
 # not be made is its folder, which tells the next run to leave it for now.
 _MAKE = """
@@ -42,7 +42,7 @@ class Archive:
     @staticmethod
     def of(java: Java) -> Archive | None:
         """None where archives are not wanted, or have no place."""
-        folder = _folder()
+        folder = cache_folder()
         if folder is None:
             return None
         class_path = java.class_path(os.environ)
@@ -97,13 +97,14 @@ class Archive:
     def _clean(self) -> None:
         """Removes archives that nobody uses any more, and an attempt of long ago."""
         for path in self.path.parent.glob("spark-*.jsa"):
-            if not _is_younger(path, _UNUSED_SECONDS):
+            if not _is_younger(path, UNUSED_SECONDS):
                 path.unlink(missing_ok=True)
         if self._may_make():
             shutil.rmtree(self._making(), ignore_errors=True)
 
 
-def _folder() -> Path | None:
+def cache_folder() -> Path | None:
+    """Where archives are; None where none are wanted, or there is no place for them."""
     named = os.environ.get("MUNTIN_CACHE")
     if named is not None:
         return Path(named).absolute() if named else None

@@ -1,9 +1,10 @@
 """Blocks in Spark's memory: one step per batch, every step partitioned by key group alike.
 
-An element of a step is (group, holding): the blocks of one key group by shape. Steps share one
-partition function, so their union has one partition per group and moves nothing. Steps are
-merged when they become many, and their lineage is cut there: a merged step that is lost with an
-executor ends the run, which starts again from its checkpoint.
+Steps share one partition function, so their union has one partition per group and moves nothing.
+Steps are merged when they become many, and their lineage is cut there. On a cluster that of every
+step is: what is lost with an executor comes back from the checkpoint, and is not read again from
+logs, which may have changed. Complete windows that larger ones may be made of are datasets beside
+the steps, partitioned alike.
 
 The collection knows of each step where its rows lie, and of jobs what each call tells it.
 """
@@ -12,68 +13,61 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from functools import partial
-from itertools import chain
-from operator import itemgetter
-from typing import Protocol, runtime_checkable
-from zlib import crc32
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from typing import Any, Protocol, runtime_checkable
 
 import pyarrow as pa
+from py4j.protocol import Py4JError
 from pyspark import RDD, SparkContext, StorageLevel
 
-from muntin.errors import MuntinError, WireError
-from muntin.kernel.block import Block, Sources, decode, encode
+from muntin.errors import MuntinError
+from muntin.kernel.block import Block, decode, encode
 from muntin.kernel.compute import Recipe
-from muntin.kernel.due import Due, Emitted, due_kinds
-from muntin.kernel.finish import by_window, completed, finish, order
+from muntin.kernel.due import NOTHING_BEFORE, Due, Emitted, Previous, due_kinds
+from muntin.kernel.finish import order
 from muntin.kernel.kinds import kind_of
-from muntin.kernel.merge import block_of, distinct, merge, split
+from muntin.kernel.kinds.kind import Missed
+from muntin.kernel.merge import block_of, distinct, split
 from muntin.kernel.reading import Cost, Reading
-from muntin.kernel.slices import finish_in_slices, merge_in_slices
-from muntin.model import Job, Shape
+from muntin.model.jobs import Job
 from muntin.run.catalog import Catalog
-from muntin.run.contracts import Answer, Delivery, Taken, Task, TaskWork, Work
+from muntin.run.contracts import Answer, Taken, Task, TaskWork, Work
+from muntin.run.heirs import Heirs
+from muntin.run.many import Waiting
+from muntin.run.results import ToSave, no_windows
 from muntin.spark import internals
+from muntin.spark.answering import Answering, Head
+from muntin.spark.holdings import (
+    TELLING,
+    Blocks,
+    Element,
+    Held,
+    Holding,
+    Jobs,
+    Made,
+    Merging,
+    News,
+    Rows,
+    Shapes,
+    apart,
+    delivered,
+    home,
+)
+from muntin.spark.master import is_alone, is_local
 from muntin.spark.moving import move
-from muntin.spark.policies import Span, is_many, is_needed, joined, spans_of
-from muntin.windows.shelf import Complete, Shelf
-from muntin.windows.spec import WindowSpec
+from muntin.spark.placing import placed, require_read
+from muntin.spark.policies import Span, is_many, is_needed, joined
+from muntin.spark.rows import GatheredRows, Ordered, SortedRows, Waits, gathered, looked_at
+from muntin.spark.telling import Make, Telling
+from muntin.store.blocks import BlockFiles
+from muntin.windows.shelf import Shelf
 
-TELLING = 0  # the key group with which news travel
+# Bytes of a batch that go to the driver, of blocks to save and of rows of a job: a file of its own,
+# or another job of Spark, takes longer.
+SAVED_BY_DRIVER = 1 << 20
+ROWS_AT_HAND = 1 << 20
 _LEVEL = StorageLevel.MEMORY_AND_DISK
-
-Jobs = Mapping[str, Job]
-Shapes = Mapping[str, Shape]
-Blocks = dict[str, list[Block]]
-News = Reading | MuntinError  # of a lane
-Pairs = tuple[int, int, bytes]  # of a window: key group, number there, rows
-Place = int | tuple[str, int, int]  # a key group; or a window: job, which of its kinds, and end
-
-
-@dataclass(frozen=True)
-class Holding:
-    """The blocks of one key group by shape, and news on their way to the driver."""
-
-    blocks: Blocks = field(default_factory=dict)
-    news: tuple[News, ...] = ()
-    complete: tuple[Complete[bytes], ...] = ()
-
-
-@dataclass
-class GroupAnswer:
-    """What one key group has for the driver: rows of due windows, blocks to save."""
-
-    group: int = 0
-    rows: dict[str, list[bytes]] = field(default_factory=dict)
-    blocks: Blocks = field(default_factory=dict)
-    states: Blocks = field(default_factory=dict)
-    costs: dict[str, Cost] = field(default_factory=dict)
-    ends: dict[str, int] = field(default_factory=dict)
-    complete: list[Complete[bytes]] = field(default_factory=list)
-
-
-Held = RDD[tuple[int, Holding]]
 
 
 @dataclass(frozen=True)
@@ -84,33 +78,36 @@ class Step:
     spans: tuple[Span, ...]
 
 
-def home(group: int) -> int:
-    """The partition of a key group. All steps are partitioned by this very function."""
-    return group
-
-
-def shapes_of(jobs: Jobs) -> dict[str, Shape]:
-    return {job.shape.id: job.shape for job in jobs.values()}
-
-
 @runtime_checkable
 class Distributed(Protocol):
     """Work whose records are on Spark already."""
 
-    def compute(self, recipes: Sequence[Recipe], groups: int) -> RDD[tuple[int, Holding]]:
+    def compute(self, recipes: Sequence[Recipe], groups: int) -> Held:
         """Blocks and readings by key group."""
 
 
 class SparkCollection:
-    def __init__(self, context: SparkContext, once: bool = False) -> None:
-        """Blocks that are asked for `once`, at the end, are not merged and not saved before."""
+    def __init__(
+        self, context: SparkContext, files: BlockFiles | None = None, once: bool = False
+    ) -> None:
+        """Tasks save many blocks in `files`, if there are any.
+
+        Blocks that are asked for `once`, at the end, are not merged and not saved before.
+        """
+        self._files = files
         self._once = once
+        self._may_lose = not is_local(context.master)
         self._context = context
         self.groups = context.defaultParallelism
         self.steps: tuple[Step, ...] = ()
         self._unsaved: tuple[Step, ...] = ()  # the last of them
         self._emitted: dict[str, Emitted] = {}
-        self._shelf: Shelf[bytes] = Shelf()
+        self._alone = is_alone(context.master)
+        self._anchor: RDD[int] | None = None  # of several executors, says where partitions are
+        self._answers = 0
+        self._shelf: Shelf[int] = Shelf()  # of the numbers of answers that made windows
+        self._made: dict[int, Held] = {}  # by these numbers, where the windows are
+        self._heirs: dict[str, str] = {}  # shapes to which blocks of others are to be copied
 
     def add(self, work: Work, recipes: Sequence[Recipe], final: Mapping[str, int]) -> list[Reading]:
         shapes, groups = {recipe.shape.id: recipe.shape for recipe in recipes}, self.groups
@@ -119,34 +116,36 @@ class SparkCollection:
             return self.keep(work.compute(recipes, groups), shapes)
         assert isinstance(work, TaskWork), f"{work} cannot be done on Spark"
 
-        def compute(tasks: Iterable[Task]) -> Iterator[tuple[int, Holding]]:
+        def compute(tasks: Iterable[Task]) -> Iterator[Element]:
+            heirs = Heirs(recipes)
             for task in tasks:
-                fresh = filter(Taken(final).take, task.deliver(recipes))
+                fresh = map(heirs, filter(Taken(final).take, task.deliver(recipes)))
+                fresh = map(placed, fresh) if may_lose else fresh
                 yield from delivered(fresh, shapes, groups, version)
 
         # One a core: a batch is short, and starting another task would take some of its time.
-        tasks = work.tasks(groups)
+        tasks, may_lose = work.tasks(groups), self._may_lose
         computed = self._context.parallelize(tasks, len(tasks)).mapPartitions(compute)
-        return self.keep(computed, shapes)
+        readings = self.keep(computed, shapes)
+        if may_lose:
+            require_read(readings)
+        return readings
 
-    def keep(self, computed: RDD[tuple[int, Holding]], shapes: Shapes) -> list[Reading]:
+    def keep(self, computed: Held, shapes: Shapes) -> list[Reading]:
         """Adds blocks that tasks have computed as one more step; returns their readings."""
         if is_many(len(self.steps)):
             self._merge_steps(shapes)
+        told: list[News | Span]
         if self._once:
-            held, told = move(computed, self.groups, home, _parted)
+            held, told = move(computed, apart, self.groups, home)
         else:
             moved = computed.partitionBy(self.groups, home)
-            held = _merged(moved, shapes, {}).persist(_LEVEL)
-            told = self._context.runJob(held, _told)
-        try:
-            readings = list(_readings(told))
-        except WireError:  # the next batch may fare better
-            held.unpersist()
-            raise
-        step = Step(held, tuple(joined(span for span in told if isinstance(span, Span))))
+            # Logs that are read again later may have changed.
+            held, told = self._stay(moved, Merging(shapes), cut=self._may_lose)
+        step = Step(held, _spans(told))
         self.steps += (step,)
         self._unsaved += (step,)
+        readings = [each for each in told if isinstance(each, Reading)]
         self._shelf.drop_touched(shapes, [t for reading in readings for t in reading.tallies])
         return readings
 
@@ -158,336 +157,321 @@ class SparkCollection:
         steps = self.steps if due else unsaved
         if not steps:
             return Answer()
-        newest = len(unsaved)
-
-        def answer(items: Iterable[tuple[int, Holding]]) -> Iterator[GroupAnswer]:
-            held = list(items)
-            yield _answer(jobs, held, due, save, held if once else held[len(held) - newest :])
-
-        once = self._once
-        held = [*self._complete(jobs, due), *(step.held for step in steps)]
-        answered = self._union(held).mapPartitions(answer)
-        chained = {name for name in due.ends if _has_more_rounds(jobs[name])}
-        answers = _with_later_rounds(answered, jobs, chained, self.groups).collect()
+        useful = self._shelf.useful(due_kinds(jobs, due))
+        made = {id(self._made[c.rows]): self._made[c.rows] for c in useful}
+        self._answers += 1
+        task = Answering(
+            self._answers,
+            jobs,
+            replace(due, previous={}),  # which these tasks have no use for
+            save,
+            None if self._once else len(unsaved),
+            frozenset((c.rows, c.shape, c.spec, c.group) for c in useful),
+            self._files,
+            SAVED_BY_DRIVER // self.groups,
+            ROWS_AT_HAND // self.groups,
+            frozenset(name for name in due.ends if _has_more_rounds(jobs[name])),
+        )
+        held = self._union([*made.values(), *(step.held for step in steps)])
+        answered, heads = self._stay(held, task, cut=True)
         if save is not None:
             self._unsaved = ()
-        for group in answers:
-            self._shelf.put(group.complete)
-        return self._put_together(jobs, answers)
+        rows_in = self._settle(answered, heads)
+        ordered, seconds = self._ordered(jobs, heads, rows_in, due.previous)
+        return _put_together(heads, ordered, seconds)
 
-    def _put_together(self, jobs: Jobs, answers: Sequence[GroupAnswer]) -> Answer:
-        rows: dict[str, list[pa.Table]] = {}
-        blocks: Blocks = {}
-        costs: dict[str, Cost] = {}
-        ends: dict[str, int] = {}
-        for group in answers:
-            for name, end in group.ends.items():
-                ends[name] = min(end, ends.get(name, end))
-            for name, encoded in group.rows.items():
-                tables = rows.setdefault(name, [])
-                tables.extend(decode(data, f"rows of job {name}") for data in encoded)
-            for shape, cost in group.costs.items():
-                costs[shape] = costs.get(shape, Cost()) + cost
-            for shape, saved in chain(group.blocks.items(), group.states.items()):
-                blocks.setdefault(shape, []).extend(saved)
-        self._keep_states(shapes_of(jobs), answers)
-        ordered = {name: order(jobs[name], tables) for name, tables in rows.items()}
-        return Answer(ordered, blocks, costs, ends)
-
-    def _complete(self, jobs: Jobs, due: Due) -> list[Held]:
-        """Complete windows that due ones may be made of, as one more step before the others."""
-        by_group: dict[int, list[Complete[bytes]]] = {}
-        for complete in self._shelf.useful(due_kinds(jobs, due)):
-            by_group.setdefault(complete.group, []).append(complete)
-        items = [(group, Holding(complete=tuple(windows))) for group, windows in by_group.items()]
-        if not items:
-            return []
-        return [self._like_others(self._context.parallelize(items).partitionBy(self.groups, home))]
-
-    def _keep_states(self, shapes: Shapes, answers: Sequence[GroupAnswer]) -> None:
-        """What goes on from here, as states of keys do, is one more step. It is saved already."""
-        staying = [(group.group, Holding(group.states)) for group in answers if group.states]
-        if staying:
-            held = self._context.parallelize(staying).partitionBy(self.groups, home)
-            blocks = [b for _, holding in staying for many in holding.blocks.values() for b in many]
-            step = Step(_merged(held, shapes, {}).persist(_LEVEL), tuple(spans_of(blocks)))
+    def _settle(self, answered: Held, heads: Sequence[Head]) -> Held:
+        """Keeps what goes on from here, each kind by itself; returns the rows that wait."""
+        spans = joined(span for head in heads for span in head.spans)
+        made = [complete for head in heads for complete in head.made]
+        waits = any(head.waits for head in heads)
+        only = (bool(spans), bool(made), waits).count(True) == 1
+        if spans:  # states of keys, which are saved already
+            step = Step(answered if only else self._only(answered, Holding), tuple(spans))
             self.steps = (*self.steps[: len(self.steps) - len(self._unsaved)], step, *self._unsaved)
+        if made:
+            self._made[self._answers] = answered if only else self._only(answered, Made)
+            self._shelf.put(made)
+            self._tidy_made()
+        if not waits and not only:
+            answered.unpersist()
+        return answered
+
+    def _only(self, answered: Held, kind: type) -> Held:
+        """One kind of what an answer has left in its tasks."""
+        some = answered.filter(lambda element: isinstance(element[1], kind))
+        return self._stay(some, _as_they_are, cut=True)[0]
+
+    def _ordered(
+        self, jobs: Jobs, heads: Sequence[Head], held: Held, previous: Mapping[str, Previous]
+    ) -> tuple[dict[str, pa.Table | Waiting], dict[str, float]]:
+        """Rows of jobs in order, or where they wait, and how long jobs took."""
+        ordered: dict[str, pa.Table | Waiting] = {}
+        seconds: dict[str, float] = {}
+        waits = {name: Waits() for head in heads for name in head.waits}
+        meet: dict[str, Job] = {}
+        users = _Users(held, len(waits))
+        names = {name: None for head in heads for name in (*head.rows, *head.waits)}
+        for name in names:
+            started, job = time.perf_counter(), jobs[name]
+            if name not in waits:
+                ordered[name] = order(job, _few(heads, name), previous.get(name, NOTHING_BEFORE))
+            elif kind_of(job.shape).ordering(job) is None:
+                meet[name] = job
+            else:
+                ordered[name] = _sorted_rows(job, heads, users)
+            # Groups are answered side by side.
+            finishing = max(head.seconds.get(name, 0.0) for head in heads)
+            seconds[name] = finishing + time.perf_counter() - started
+        if meet:
+            few = [element for name in meet for element in _sent(heads, name)]
+            limit = ROWS_AT_HAND // self.groups
+            pieces, told = gathered(held, few, meet, previous, self.groups, limit, self._stay_cut)
+            by_job: dict[str, list[Ordered]] = {name: [] for name in meet}
+            for each in told:
+                by_job[each.place[0]].append(each)
+            many = {name for name, of in by_job.items() if any(each.rows is None for each in of)}
+            users_of_pieces = _Users(pieces, len(many))
+            if not many:
+                pieces.unpersist()
+            for name, several in by_job.items():
+                seconds[name] += max((each.seconds for each in several), default=0.0)
+                if name in many:
+                    ordered[name] = GatheredRows(pieces, several, users_of_pieces.release)
+                else:
+                    ordered[name] = _in_a_row(meet[name], several)
+                users.release()
+        return {name: ordered[name] for name in names}, seconds
 
     def forget(self, catalog: Catalog, emitted: Mapping[str, Emitted]) -> None:
         """Lets go of steps that no window still to come holds a row of."""
         self._emitted = dict(emitted)
         self._shelf.drop_before({shape: e.oldest_pane for shape, e in emitted.items()})
+        self._tidy_made()
         shapes = catalog.shapes
         needed = tuple(step for step in self.steps if is_needed(step.spans, shapes, emitted))
-        _let_go(step for step in self.steps if step not in needed)
+        _let_go(step.held for step in self.steps if step not in needed)
         self.steps = needed
         self._unsaved = tuple(step for step in self._unsaved if step in needed)
+
+    def _tidy_made(self) -> None:
+        """Lets go of windows that are not on the shelf, and merges what is in many places."""
+        needed = {complete.rows for complete in self._shelf.complete}
+        kept = {number: held for number, held in self._made.items() if number in needed}
+        places = {id(held): held for held in kept.values()}
+        _let_go(held for held in self._made.values() if id(held) not in places)
+        if is_many(len(places)) and len(places) > 1:
+            whole = self._union(list(places.values()))
+            merged, _ = self._stay(whole, _MadeBy(frozenset(needed)), cut=True)
+            _let_go(places.values())
+            kept = dict.fromkeys(kept, merged)
+        self._made = kept
 
     def compact(self, catalog: Catalog) -> None:
         """Merges all steps into one, to be saved whole."""
         self._merge_steps(catalog.shapes)
         self._unsaved = self.steps
 
+    def inherit(self, catalog: Catalog, shape: str, heir: str) -> None:
+        """They are copied when steps are merged, as they are to be saved whole."""
+        self._heirs[heir] = shape
+
     def _merge_steps(self, shapes: Shapes) -> None:
         """Merges all steps into one, without what no window needs any more."""
+        heirs, self._heirs = self._heirs, {}
         if not self.steps:
             return
-        blocks = self._union([step.held for step in self.steps]).mapValues(_blocks_alone)
-        held = self._like_others(_merged(blocks, shapes, self._emitted)).persist(_LEVEL)
-        held.localCheckpoint()
-        internals.compute(held)
-        spans = joined(span for step in self.steps for span in step.spans if span.shape in shapes)
-        unsaved = bool(self._unsaved)
-        self.clear()
-        self.steps = (Step(held, tuple(spans)),)
-        self._unsaved = self.steps if unsaved else ()
+        steps = self._union([step.held for step in self.steps])
+        held, told = self._stay(steps, Merging(shapes, self._emitted, heirs), cut=True)
+        _let_go(step.held for step in self.steps)
+        self.steps = (Step(held, _spans(told)),)
+        self._unsaved = self.steps if self._unsaved else ()
 
     def clear(self) -> None:
-        _let_go(self.steps)
+        _let_go(step.held for step in self.steps)
+        _let_go(self._made.values())
+        if self._anchor is not None:  # what begins anew may be spread over other executors
+            self._anchor.unpersist()
+            self._anchor = None
         self.steps = self._unsaved = ()
+        self._shelf, self._made = Shelf(), {}
 
-    def restore(self, catalog: Catalog, blocks: Mapping[str, Sequence[Block]]) -> None:
-        """Starts from saved blocks."""
-        shapes, groups = catalog.shapes, self.groups
-        saved = [block for shape, of_shape in blocks.items() if shape in shapes
-                 for block in distinct(of_shape)]  # fmt: skip
-
-        def spread(block: Block) -> Iterator[tuple[int, Holding]]:
-            shape = shapes[block.shape]
-            for group, rows in split(shape, block.table(shape.pane), groups).items():
-                # No delivery any more: with other groups, several blocks may have a part of one.
-                told = block.sources, None, group, block.records, block.version
-                yield group, Holding({block.shape: [block_of(shape, rows, *told)]})
-
-        if saved:
-            self.keep(self._context.parallelize(saved).flatMap(spread), shapes)
+    def restore(self, catalog: Catalog, blocks: BlockFiles) -> None:
+        """Starts from saved blocks, which tasks read where they are."""
+        if blocks.lengths:
+            self.keep(self._read(catalog, blocks), catalog.shapes)
             self._unsaved = ()
 
-    def _like_others(self, held: Held) -> Held:
-        """The step serialized as the others are, or their union would send all through Python."""
-        return internals.serialized_like(held, self.steps[-1].held)
+    def _read(self, catalog: Catalog, blocks: BlockFiles) -> Held:
+        """The blocks of files by the key group that they have now."""
+        shapes, groups = catalog.shapes, self.groups
+
+        def read(names: Iterable[str]) -> Iterator[tuple[int, Block | MuntinError]]:
+            try:
+                for name in names:
+                    for block in blocks.read(name, shapes):
+                        yield block.group, block
+            except MuntinError as error:
+                yield TELLING, error
+
+        def spread(items: Iterable[tuple[int, Block | MuntinError]]) -> Iterator[Element]:
+            every = [each for _, each in items]
+            yield from ((TELLING, Holding(news=(e,))) for e in every if isinstance(e, MuntinError))
+            for block in distinct([each for each in every if isinstance(each, Block)]):
+                shape = shapes[block.shape]
+                for group, rows in split(shape, block.table(shape.pane), groups).items():
+                    # No delivery any more: with other groups, several may have a part of one.
+                    told = block.sources, None, group, block.records, block.version
+                    yield group, Holding({block.shape: [block_of(shape, rows, *told)]})
+
+        names = list(blocks.lengths)
+        found = self._context.parallelize(names, min(len(names), groups)).mapPartitions(read)
+        # Equal deliveries are of one key group, and meet there.
+        return found.partitionBy(groups, home).mapPartitions(spread)
+
+    def _stay(
+        self, rdd: RDD[Any], make: Make[Any, Any, Any], cut: bool = False
+    ) -> tuple[RDD[Any], list[Any]]:
+        """Has tasks make something that stays with them; returns what they tell.
+
+        With its lineage `cut`, it is not made again where it is lost.
+        """
+        telling: Telling[Any] = Telling(self._context)
+        made = telling.made(rdd, make)
+        if self.steps:  # or their union would send all through Python
+            made = internals.serialized_like(made, self.steps[-1].held)
+        made.persist(_LEVEL)
+        if cut:
+            made.localCheckpoint()
+        try:
+            self._compute(made)
+        except BaseException:
+            telling.forget()
+            with suppress(Py4JError):  # where Spark itself has gone
+                made.unpersist()
+            raise
+        try:
+            return made, telling.heard(made.getNumPartitions())
+        except MuntinError:  # the next batch may fare better
+            made.unpersist()
+            raise
+
+    def _compute(self, made: RDD[Any]) -> None:
+        """Computes partitions where the same ones of other steps are: a union has hosts in mind and
+        not executors, and what is computed elsewhere has to be sent.
+        """
+        if self._alone or made.getNumPartitions() != self.groups:
+            internals.compute(made)
+            return
+        if self._anchor is None:
+            numbers = self._context.parallelize(range(self.groups), self.groups)
+            self._anchor = numbers.persist(_LEVEL)
+            internals.compute(self._anchor)
+        internals.compute_beside(self._anchor, made)
+
+    def _stay_cut(self, rdd: RDD[Any], make: Make[Any, Any, Any]) -> tuple[RDD[Any], list[Any]]:
+        return self._stay(rdd, make, cut=True)
 
     def _union(self, steps: list[Held]) -> Held:
         return steps[0] if len(steps) == 1 else self._context.union(steps)
 
 
-def _let_go(steps: Iterable[Step]) -> None:
-    for step in steps:
-        if step.held.is_cached:
-            step.held.unpersist()
+def _let_go(several: Iterable[Held]) -> None:
+    for held in several:
+        if held.is_cached:
+            held.unpersist()
 
 
-def delivered(
-    deliveries: Iterator[Delivery], shapes: Shapes, groups: int, version: int
-) -> Iterator[tuple[int, Holding]]:
-    """Deliveries by key group. What is raised on the way is told to the driver as a value."""
-    try:
-        for delivery in deliveries:
-            yield from scatter(shapes, delivery, groups, version)
-    except MuntinError as error:  # raised by the driver, without Spark's traceback
-        yield TELLING, Holding(news=(error,))
+def _spans(told: Iterable[News | Span]) -> tuple[Span, ...]:
+    return tuple(joined(each for each in told if isinstance(each, Span)))
 
 
-def scatter(
-    shapes: Shapes, delivery: Delivery, groups: int, version: int
-) -> Iterator[tuple[int, Holding]]:
-    """A delivery's blocks by key group; its readings travel with one of them."""
-    held: dict[int, Blocks] = {TELLING: {}}
-    sources = Sources.of(reading.source for reading in delivery.readings)
-    records = sum(reading.records for reading in delivery.readings)
-    for shape, table in delivery.blocks.items():
-        for group, rows in split(shapes[shape], table, groups).items():
-            told = sources, delivery.sequence, group, records, version
-            block = block_of(shapes[shape], rows, *told)
-            held.setdefault(group, {})[shape] = [block]
-    for group, blocks in held.items():
-        yield group, Holding(blocks, delivery.readings if group == TELLING else ())
+def _as_they_are(_: int, items: Iterable[Element]) -> Iterator[Element]:
+    return iter(items)
 
 
-def _parted(holding: Holding) -> tuple[Holding, list[News | Span]]:
-    return _blocks_alone(holding), list(_told([(TELLING, holding)]))
+@dataclass(frozen=True)
+class _MadeBy:
+    """Complete windows that some answers have made."""
+
+    numbers: frozenset[int]
+
+    def __call__(self, _: int, items: Iterable[Element]) -> Iterator[Element]:
+        for group, each in items:
+            if isinstance(each, Made) and each.number in self.numbers:
+                yield group, each
 
 
-def _blocks_alone(holding: Holding) -> Holding:
-    return Holding(holding.blocks)
+class _Users:
+    """Who has something in a dataset: when all are done, it goes."""
+
+    def __init__(self, held: RDD[Any], users: int) -> None:
+        self.held = held
+        self._left = users
+
+    def release(self) -> None:
+        self._left -= 1
+        if not self._left and self.held.is_cached:
+            self.held.unpersist()
 
 
-def _told(items: Iterable[tuple[int, Holding]]) -> Iterator[News | Span]:
-    """What the driver is told of a step: news, and where its rows lie."""
-    for _, holding in items:
-        yield from holding.news
-        yield from spans_of(chain.from_iterable(holding.blocks.values()))
-
-
-def _readings(told: Iterable[News | Span]) -> Iterator[Reading]:
-    for each in told:
-        if isinstance(each, MuntinError):
-            raise each
-        if isinstance(each, Reading):
-            yield each
-
-
-def _merged(held: Held, shapes: Shapes, emitted: Mapping[str, Emitted]) -> Held:
-    """One element for every group, also for those without rows: the newest one is the last.
-
-    Blocks of shapes that no job has any more are left out.
-    """
-
-    def merge_group(
-        group: int, items: Iterable[tuple[int, Holding]]
-    ) -> Iterator[tuple[int, Holding]]:
-        every = list(items)
-        merged: Blocks = {}
-        for shape, blocks in _by_shape(every).items():
-            if shape in shapes:
-                known = emitted.get(shape)
-                needed = None
-                if known is not None and known.is_on(shapes[shape].pane):
-                    needed = partial(_needed, shapes[shape], known)
-                merged[shape] = merge_in_slices(shapes[shape], blocks, group, needed)
-        news = tuple(chain.from_iterable(holding.news for _, holding in every))
-        yield group, Holding(merged, news)
-
-    return held.mapPartitionsWithIndex(merge_group, preservesPartitioning=True)
-
-
-def _needed(shape: Shape, emitted: Emitted, table: pa.Table) -> pa.Table:
-    """The rows that are needed on, of all steps: there is no older state elsewhere."""
-    kind = kind_of(shape)
-    return kind.without(kind.without_forgotten(table), emitted)
-
-
-def _by_shape(items: Iterable[tuple[int, Holding]]) -> Blocks:
-    """The blocks of each shape that has any."""
-    every: Blocks = {}
-    for _, holding in items:
-        for shape, blocks in holding.blocks.items():
-            every.setdefault(shape, []).extend(blocks)
-    return every
-
-
-def _answer(
-    jobs: Jobs,
-    items: Sequence[tuple[int, Holding]],
-    due: Due,
-    save: Mapping[str, Emitted] | None,
-    unsaved: Sequence[tuple[int, Holding]],
-) -> GroupAnswer:
-    answer = GroupAnswer(group=items[0][0] if items else 0)
-    held = _by_shape(items)
-    for shape in {jobs[name].shape for name in (*due.ends, *due.sessions)}:
-        blocks = held.get(shape.id)
-        if blocks:
-            started = time.perf_counter()
-            for rows in _rows_of(shape, jobs, blocks, items, due, answer):
-                for name, table in rows.items():
-                    answer.rows.setdefault(name, []).append(encode(table))
-            seconds = time.perf_counter() - started
-            answer.costs[shape.id] = Cost(0, sum(block.rows for block in blocks), seconds)
-    if save is not None:
-        answer.blocks = _to_save(shapes_of(jobs), unsaved, save)
-    return answer
-
-
-def _rows_of(
-    shape: Shape,
-    jobs: Jobs,
-    blocks: Sequence[Block],
-    items: Sequence[tuple[int, Holding]],
-    due: Due,
-    answer: GroupAnswer,
-) -> Iterator[dict[str, pa.Table]]:
-    """Rows of a shape's due windows. What is needed again later is put into the answer."""
-    if kind_of(shape).in_slices and not due.more:
-        yield from finish_in_slices(shape, jobs, blocks, due)
-        return
-    table = pa.concat_tables([block.table(shape.pane) for block in distinct(blocks)])
-    done = finish(shape, jobs, table, due, _made(shape.id, items))
-    answer.complete += _encoded(completed(shape.id, done.made, answer.group))
-    answer.ends |= done.ends
-    if done.stays:
-        stays = block_of(shape, merge(shape, done.stays), group=answer.group)
-        answer.states[shape.id] = [stays]
-    yield done.rows
-
-
-def _made(shape: str, items: Sequence[tuple[int, Holding]]) -> list[tuple[WindowSpec, pa.Table]]:
+def _few(heads: Sequence[Head], name: str) -> list[pa.Table]:
+    """Rows of a job that key groups have sent."""
     return [
-        (c.spec, decode(c.rows, f"complete windows of shape {shape}"))
-        for _, holding in items
-        for c in holding.complete
-        if c.shape == shape
+        decode(data, f"rows of job {name}") for head in heads for data in head.rows.get(name, ())
     ]
 
 
-def _encoded(windows: Iterable[Complete[pa.Table]]) -> Iterator[Complete[bytes]]:
-    for c in windows:
-        yield Complete(c.shape, c.spec, c.last_end, encode(c.rows), c.group)
+def _sent(heads: Sequence[Head], name: str) -> Iterator[Element]:
+    """The same, to go back to where the others are."""
+    for head in heads:
+        for number, data in enumerate(head.rows.get(name, ())):
+            yield head.group, Rows(name, number, data)
 
 
-def _to_save(
-    shapes: Shapes, items: Sequence[tuple[int, Holding]], emitted: Mapping[str, Emitted]
-) -> Blocks:
-    """The blocks of new steps, less what no window still to come holds."""
-    saved: Blocks = {}
-    for shape, blocks in _by_shape(items).items():
-        if shape not in shapes:
-            continue
-        kind = kind_of(shapes[shape])
-        for block in distinct(blocks):
-            # Only with the other steps is it known which sessions the newest rows belong to.
-            if shape not in emitted or not kind.has_panes:
-                kept = [block] if block.rows else []
-            elif block.pane == shapes[shape].pane and kind.is_over(block.upper, emitted[shape]):
-                kept = []
-            else:
-                needed = partial(kind.without, emitted=emitted[shape])
-                kept = merge_in_slices(shapes[shape], [block], block.group, needed)
-            if kept:
-                saved.setdefault(shape, []).extend(kept)
-    return saved
+def _sorted_rows(job: Job, heads: Sequence[Head], users: _Users) -> SortedRows:
+    waits, few = Waits(), list[Element]()
+    for head in heads:
+        waits = waits.plus(head.waits.get(job.name, Waits()))
+    for group, each in _sent(heads, job.name):
+        assert isinstance(each, Rows)
+        rows, seen = looked_at(job, decode(each.data, f"rows of job {job.name}"))
+        waits = waits.plus(seen)
+        few.append((group, replace(each, data=encode(rows))))
+    return SortedRows(job, users.held, few, waits, users.release)
+
+
+def _in_a_row(job: Job, ordered: Sequence[Ordered]) -> pa.Table:
+    """Ordered rows of all places, which are few."""
+    places = sorted(ordered, key=lambda each: each.place[1:])
+    tables = [decode(each.rows, f"rows of job {job.name}") for each in places if each.rows]
+    if not tables:
+        return no_windows(job).rows
+    return pa.concat_tables(tables, promote_options="default")
+
+
+def _put_together(
+    heads: Sequence[Head],
+    rows: Mapping[str, pa.Table | Waiting],
+    seconds: Mapping[str, float],
+) -> Answer:
+    blocks: Blocks = {}
+    files: dict[str, int] = {}
+    costs: dict[str, Cost] = {}
+    ends: dict[str, int] = {}
+    missed: dict[str, Missed] = {}
+    for head in heads:
+        files |= head.files
+        for name, end in head.ends.items():
+            ends[name] = min(end, ends.get(name, end))
+        for name, late in head.missed.items():
+            missed[name] = late.plus(missed.get(name, Missed()))
+        for shape, cost in head.costs.items():
+            costs[shape] = costs.get(shape, Cost()) + cost
+        for shape, saved in head.blocks.items():
+            blocks.setdefault(shape, []).extend(saved)
+    return Answer(rows, ToSave(blocks, files), costs, ends, missed, seconds)
 
 
 def _has_more_rounds(job: Job) -> bool:
     return kind_of(job.shape).more_rounds(job)
-
-
-def _with_later_rounds(
-    answered: RDD[GroupAnswer], jobs: Jobs, chained: set[str], groups: int
-) -> RDD[GroupAnswer]:
-    """The answers; of `chained` jobs with the rows of whole windows in place of pairs.
-
-    All pairs of a window meet in one task, which runs the rounds that follow. Other windows are
-    with other tasks.
-    """
-    if not chained:
-        return answered
-
-    def apart(answers: Iterable[GroupAnswer]) -> Iterator[tuple[Place, GroupAnswer | Pairs]]:
-        for answer in answers:
-            for name in chained & answer.rows.keys():
-                for number, data in enumerate(answer.rows.pop(name)):
-                    for (which, end), pairs in by_window(decode(data, f"pairs of job {name}")):
-                        yield (name, which, end), (answer.group, number, encode(pairs))
-            yield answer.group, answer
-
-    def later(items: Iterable[tuple[Place, GroupAnswer | Pairs]]) -> Iterator[GroupAnswer]:
-        windows: dict[tuple[str, int, int], list[Pairs]] = {}
-        for place, told in items:
-            if isinstance(told, GroupAnswer):
-                yield told
-            elif isinstance(place, tuple):
-                windows.setdefault(place, []).append(told)
-        rows: dict[str, list[bytes]] = {}
-        for (name, _, _), pairs in sorted(windows.items()):
-            job, doing = jobs[name], f"pairs of job {name}"
-            tables = [decode(data, doing) for *_, data in sorted(pairs, key=itemgetter(0, 1))]
-            done = kind_of(job.shape).later_rounds(job, tables)
-            rows.setdefault(name, []).append(encode(done))
-        yield GroupAnswer(rows=rows)
-
-    return answered.mapPartitions(apart).partitionBy(groups, _task_of).mapPartitions(later)
-
-
-def _task_of(place: Place) -> int:
-    return place if isinstance(place, int) else crc32(repr(place).encode())

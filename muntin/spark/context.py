@@ -8,9 +8,9 @@ from __future__ import annotations
 import atexit
 import os
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import lru_cache
 from threading import Event, Thread
 
@@ -19,17 +19,18 @@ from py4j.protocol import Py4JError
 from pyspark import SparkConf, SparkContext
 from pyspark.errors import PySparkException
 
-from muntin.kernel import block, engine
 from muntin.run.inline import ignore
 from muntin.spark import internals
+from muntin.spark.executors import PATIENCE_SECONDS, no_executors
+from muntin.spark.first_tasks import prepared
 from muntin.spark.gateway import Jvm, JvmError, not_started, start
 from muntin.spark.master import is_local
 from muntin.spark.settings import WORKER_MEMORY
+from muntin.spark.shipping import provide
 from muntin.spark.trouble import explained
 from muntin.store.journal import rehearse
 
 _POLL_SECONDS = 0.02
-_PATIENCE_SECONDS = 5.0  # after which one wants to know what is waited for
 
 
 def start_context(master: str | None = None) -> SparkContext:
@@ -48,8 +49,15 @@ def start_context(master: str | None = None) -> SparkContext:
             # Its thread would complain, on the user's terminal, of a JVM that has gone before it.
             atexit.register(internals.hear_no_more, context)
             commit.result()
-    _warm(context)
+    _make_ready(context)
     return context
+
+
+@lru_cache(maxsize=1)  # a context that is used again is ready
+def _make_ready(context: SparkContext, note: Callable[[str], None] = ignore) -> None:
+    """Sees to it that executors have what they need, and that their workers are warm."""
+    provide(context, note)
+    _warm(context)
 
 
 @contextmanager
@@ -82,16 +90,16 @@ def _awaited(jvm: Jvm, stop: Event, note: Callable[[str], None]) -> SparkContext
     It is made beside this thread, which a signal may then find at any time: Spark waits for long,
     and a cluster that has nothing to give has it wait for ever.
     """
-    start = _Start(jvm, stop.is_set)
+    start = _Start(jvm, stop.is_set, note)
     thread = Thread(target=start.run, name="muntin start", daemon=True)
     thread.start()
-    look_at = time.monotonic() + _PATIENCE_SECONDS
+    look_at = time.monotonic() + PATIENCE_SECONDS
     told: set[str] = set()
     while thread.is_alive():
         if stop.wait(_POLL_SECONDS):
             raise _StoppedError
         if time.monotonic() > look_at:
-            look_at += _PATIENCE_SECONDS
+            look_at += PATIENCE_SECONDS
             waits = start.waits_for()
             if waits is not None and waits not in told:
                 told.add(waits)
@@ -107,9 +115,10 @@ def _awaited(jvm: Jvm, stop: Event, note: Callable[[str], None]) -> SparkContext
 class _Start:
     """The start of Spark, in a thread of its own."""
 
-    def __init__(self, jvm: Jvm, given_up: Callable[[], bool]) -> None:
+    def __init__(self, jvm: Jvm, given_up: Callable[[], bool], note: Callable[[str], None]) -> None:
         self._jvm = jvm
         self._given_up = given_up
+        self._note = note
         self.context: SparkContext | None = None
         self.error: BaseException | None = None
 
@@ -121,7 +130,7 @@ class _Start:
                 commit.result()
             if not self._given_up():
                 with explained():
-                    _warm(self.context)
+                    _make_ready(self.context, self._note)
         except BaseException as error:
             self.error = error
 
@@ -134,10 +143,7 @@ class _Start:
             return f"{master} has not answered yet; Ctrl-C stops"
         if internals.executors(self.context):
             return None
-        return (
-            f"waiting for executors: {master} has given none yet, as no worker has cores and "
-            "memory to spare; its page shows who has them; Ctrl-C stops"
-        )
+        return no_executors(master)
 
 
 class _StoppedError(Exception):
@@ -154,9 +160,14 @@ def _ending(context: SparkContext) -> Iterator[None]:
         internals.hear_no_more(context)
         raise
     except BaseException:
-        context.stop()
+        _stop(context)
         raise
-    context.stop()
+    _stop(context)
+
+
+def _stop(context: SparkContext) -> None:
+    with suppress(Py4JError, OSError):  # of a JVM that has gone there is nothing to stop
+        context.stop()
 
 
 def _new_context(jvm: Jvm, given_up: Callable[[], bool]) -> SparkContext:
@@ -178,26 +189,17 @@ def _new_context(jvm: Jvm, given_up: Callable[[], bool]) -> SparkContext:
 
 def _rehearse() -> None:
     """What the driver does in a batch: a statement, and a commit."""
-    _prepared([])
+    prepared([])
     rehearse()
 
 
-@lru_cache(maxsize=1)  # a context that is used again is warm
 def _warm(context: SparkContext) -> None:
     """Rehearses a batch, so that the first real one finds workers and classes loaded."""
     tasks = context.defaultParallelism
-    pairs = context.parallelize([(n, n) for n in range(tasks)], tasks).mapPartitions(_prepared)
+    pairs = context.parallelize([(n, n) for n in range(tasks)], tasks).mapPartitions(prepared)
     moved = pairs.partitionBy(tasks)
-    step = moved.mapPartitions(_prepared, True).persist()
+    step = moved.mapPartitions(prepared, True).persist()
     internals.write_shuffle(moved)
     step.collect()
-    context.union([step, step]).mapPartitions(_prepared).collect()
+    context.union([step, step]).mapPartitions(prepared).collect()
     step.unpersist()
-
-
-def _prepared(items: Iterable[tuple[int, int]]) -> Iterable[tuple[int, int]]:
-    lines = pa.table({"line": ['{"a": 1, "b": "x"}'] * 2})
-    fields = """from_json(line, '{"a": "VARCHAR", "b": "VARCHAR"}')"""
-    sql = f"SELECT f.b, sum(f.a::BIGINT) FROM (SELECT TRY({fields}) AS f FROM t) GROUP BY ALL"
-    block.decode(block.encode(engine.run(sql, {"t": lines}, "starting a worker")), "rehearsal")
-    return items

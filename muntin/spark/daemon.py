@@ -16,7 +16,7 @@ def load() -> None:
     import pyarrow as pa
 
     import muntin.spark.collection
-    import muntin.spark.context  # noqa: F401
+    import muntin.spark.first_tasks  # noqa: F401
     from muntin.spark import internals
 
     internals.load_worker()

@@ -13,7 +13,6 @@ from dataclasses import dataclass, replace
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark import RDD
 from pyspark.sql import DataFrame
 
 from muntin.fidelity.scoreboard import Source
@@ -23,9 +22,10 @@ from muntin.logs.bad import ahead_text
 from muntin.logs.chunks import Chunk, WorkOrder
 from muntin.logs.formats import Wanted
 from muntin.logs.records import parse
-from muntin.model import TIME, Stream
+from muntin.model.records import TIME
+from muntin.model.streams import Stream
 from muntin.run.contracts import Batch, Delivery, Request
-from muntin.spark.collection import Holding, delivered
+from muntin.spark.holdings import Element, Held, delivered
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ class FrameWork:
     slack_us: int | None
     latest: int | None
 
-    def compute(self, recipes: Sequence[Recipe], groups: int) -> RDD[tuple[int, Holding]]:
+    def compute(self, recipes: Sequence[Recipe], groups: int) -> Held:
         shapes = {recipe.shape.id: recipe.shape for recipe in recipes}
         version = max((recipe.version for recipe in recipes), default=0)
         rows = _Rows(self.stream, self.column, self.since, self.slack_us, self.latest, recipes)
@@ -145,8 +145,8 @@ class Frames:
         return frozenset(sources if self._batches == 1 and not self._settled else ())
 
 
-def _packed(holdings: Iterable[tuple[int, Holding]]) -> pa.RecordBatch:
-    pairs = [(group, pickle.dumps(item)) for group, item in holdings]
+def _packed(elements: Iterable[Element]) -> pa.RecordBatch:
+    pairs = [(group, pickle.dumps(item)) for group, item in elements]
     return pa.RecordBatch.from_pydict(
         {"g": pa.array([g for g, _ in pairs], pa.int32()), "kept": [data for _, data in pairs]}
     )

@@ -18,15 +18,16 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any
 
-from muntin.errors import SparkError
+from muntin.errors import SparkError, StartError
 from muntin.spark.archive import Archive
-from muntin.spark.java import Java, submit_arguments
+from muntin.spark.java import NEEDS_JAVA, Java, given, submit_arguments
 from muntin.spark.master import require_reached
 from muntin.spark.nursery import Nursery
 from muntin.spark.settings import prepare_environment, settings_on
 
 _POLL_SECONDS = 0.02
 _END_SECONDS = 10.0
+_OURS = {"spark.master", "spark.python.daemon.module"}  # whatever else is given
 
 
 class JvmError(Exception):
@@ -43,6 +44,8 @@ class Jvm:
         """
         prepare_environment()
         self.settings = settings_on(master)
+        for name in given(os.environ) & self.settings.keys() - _OURS:
+            del self.settings[name]
         self.gateway: Any = None
         # Java writes what it has to say to a file: a terminal is for results.
         self._log: IO[bytes] = tempfile.TemporaryFile(prefix="muntin-spark-")  # noqa: SIM115
@@ -77,7 +80,10 @@ class Jvm:
         while not self._told.exists():
             if given_up():
                 raise KeyboardInterrupt
-            if self._process.poll() is not None:
+            code = self._process.poll()
+            if code is not None and code < 0:
+                raise SparkError(f"the JVM of Spark was killed by signal {-code} while it started")
+            if code is not None:
                 raise JvmError(self.said())
             time.sleep(_POLL_SECONDS)
         self.gateway = connect(self._told)
@@ -191,14 +197,13 @@ def start(master: str | None, may_archive: bool = False) -> Jvm:
         raise not_started(master, str(error)) from error
 
 
-def not_started(master: str | None, said: str) -> SparkError:
+def not_started(master: str | None, said: str) -> StartError:
     """Spark's own reason where it gives one; else the end of what was said, and what it needs."""
     begin = f"Spark did not start on {master or 'local[*]'}"
     reason = re.search(r"(?:SparkException|Error): (.+)", said)
     if reason is not None:
-        return SparkError(f"{begin}: {reason[1]}")
-    needs = "It needs Java 17 or later, found through JAVA_HOME or PATH."
-    return SparkError(f"{begin}: {said[-2000:].strip()}\n{needs}")
+        return StartError(f"{begin}: {reason[1]}")
+    return StartError(f"{begin}: {said[-2000:].strip()}\n{NEEDS_JAVA}")
 
 
 def _submit_command(settings: Mapping[str, str]) -> list[str]:

@@ -57,6 +57,12 @@ def executors(context: SparkContext) -> int:
     return int(context._jsc.sc().getExecutorMemoryStatus().size()) - 1
 
 
+def executor_names(context: SparkContext) -> frozenset[str]:
+    """The executors of a cluster; no two that it ever gives have one name."""
+    names = context._jsc.sc().getExecutorIds().mkString(",")
+    return frozenset(filter(None, names.split(",")))
+
+
 def forget_context() -> None:
     """Makes the next context ask for a gateway again: the JVM of this one has gone."""
     SparkContext._active_spark_context = SparkContext._gateway = SparkContext._jvm = None
@@ -90,6 +96,17 @@ def write_shuffle(moved: RDD[Any]) -> None:
 def compute(rdd: RDD[Any]) -> None:
     """Computes all partitions. The JVM counts them: in Python it takes one more worker a core."""
     rdd._jrdd.count()
+
+
+def compute_beside(anchor: RDD[Any], rdd: RDD[Any]) -> None:
+    """Computes all partitions, each on the executor that has the same one of the anchor in memory.
+
+    Spark looks for a place at the first parent of two that are zipped. Of both nothing is taken,
+    so that it does not matter how many elements they have.
+    """
+    nothing = (each._jrdd.sample(False, 0.0, 0) for each in (anchor, rdd))
+    first, second = nothing
+    first.zip(second).count()
 
 
 def serialized_like(rdd: RDD[T], other: RDD[Any]) -> RDD[T]:

@@ -11,12 +11,15 @@ import os
 import re
 import shlex
 import shutil
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from importlib.util import find_spec
+from itertools import pairwise
 from pathlib import Path
 
 MAIN_CLASS = "org.apache.spark.deploy.SparkSubmit"
+NEEDS_JAVA = "Spark needs Java 17 or later, found through JAVA_HOME or PATH."
 _LOCAL = re.compile(r"local(\[[^\]]*\])?")
 # What these say has no part in the command, only in the JVM that it starts.
 _HARMLESS = frozenset(
@@ -69,19 +72,25 @@ class Java:
     home: Path
 
     @staticmethod
+    def found(environment: Mapping[str, str]) -> Java | None:
+        """The Java and the Spark that there are; None if one of them is missing."""
+        java, home = _java(environment), _home(environment)
+        return None if java is None or home is None else Java(java, home)
+
+    @staticmethod
     def plain(master: str, environment: Mapping[str, str]) -> Java | None:
         """What to start on `master`, or None where `spark-submit` has to be asked."""
-        java, home = _java(environment), _home(environment)
-        if java is None or home is None or not _LOCAL.fullmatch(master):
+        found = Java.found(environment)
+        if found is None or not _LOCAL.fullmatch(master):
             return None
-        conf = Path(environment.get("SPARK_CONF_DIR") or home / "conf")
+        conf = Path(environment.get("SPARK_CONF_DIR") or found.home / "conf")
         told = {name for name in environment if name.startswith("SPARK_")} - _HARMLESS
         told |= _TELLING & environment.keys()
         if environment.get("PYSPARK_SUBMIT_ARGS", "pyspark-shell").strip() != "pyspark-shell":
             return None
         if told or any((conf / name).exists() for name in _FILES):
             return None
-        return Java(java, home)
+        return found
 
     def class_path(self, environment: Mapping[str, str]) -> str:
         conf = environment.get("SPARK_CONF_DIR") or str(self.home / "conf")
@@ -93,9 +102,15 @@ class Java:
     ) -> list[str]:
         """The command with these settings of Spark, and `more` options for Java."""
         driver = shlex.split(settings.get("spark.driver.extraJavaOptions", ""))
-        options = ["-Xmx1g", *driver, *_OPTIONS, *more]
-        start = [str(self.java), "-cp", self.class_path(environment), *options, MAIN_CLASS]
-        return [*start, *submit_arguments(settings), "pyspark-shell"]
+        words = [MAIN_CLASS, *submit_arguments(settings), "pyspark-shell"]
+        return self.process(["-Xmx1g", *driver, *more], words, environment)
+
+    def process(
+        self, options: Sequence[str], words: Sequence[str], environment: Mapping[str, str]
+    ) -> list[str]:
+        """The command that runs a class of Spark, the first of the words."""
+        start = [str(self.java), "-cp", self.class_path(environment)]
+        return [*start, *options, *_OPTIONS, *words]
 
     def variables(self, environment: Mapping[str, str]) -> dict[str, str]:
         """What the scripts would set."""
@@ -107,6 +122,21 @@ class Java:
             "SPARK_SCALA_VERSION": "2.13",
             "PYTHONHASHSEED": "0",
         }
+
+
+def given(environment: Mapping[str, str]) -> set[str]:
+    """The settings that somebody has given, in `spark-defaults.conf` or to `spark-submit`."""
+    words = shlex.split(environment.get("PYSPARK_SUBMIT_ARGS", ""))
+    named = {word.partition("=")[0] for before, word in pairwise(words) if before == "--conf"}
+    conf = environment.get("SPARK_CONF_DIR")
+    home = _home(environment)
+    if not conf and home is None:
+        return named
+    with suppress(OSError, UnicodeError):
+        text = Path(conf or f"{home}/conf", "spark-defaults.conf").read_text()
+        lines = [line.strip() for line in text.splitlines()]
+        named |= {re.split(r"[\s=:]", line)[0] for line in lines if line and line[0] not in "#!"}
+    return named
 
 
 def submit_arguments(settings: Mapping[str, str]) -> list[str]:

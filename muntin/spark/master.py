@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import socket
 
-from muntin.errors import SparkError
+from muntin.errors import StartError
 
 _SCHEME = "spark://"
 _PORT = 7077
@@ -15,6 +15,11 @@ _SECONDS = 3.0
 def is_local(master: str | None) -> bool:
     """Whether Spark runs on this machine alone."""
     return master is None or master.startswith("local")
+
+
+def is_alone(master: str | None) -> bool:
+    """Whether the driver is the only executor."""
+    return master is None or re.fullmatch(r"local(\[[^\]]*\])?", master) is not None
 
 
 def require_reached(master: str | None) -> None:
@@ -27,7 +32,7 @@ def require_reached(master: str | None) -> None:
         if reason is None:
             return
         reasons.append(f"{address}: {reason}")
-    raise SparkError(
+    raise StartError(
         f"the Spark master {master} is not reached ({'; '.join(reasons)}); check that it runs, and "
         "that --master has the URL that its page or log shows; without --master, Spark runs on "
         "this machine"

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from muntin.kernel.block import Block
 from muntin.kernel.due import Emitted
 from muntin.kernel.kinds import kind_of
-from muntin.model import Shape
+from muntin.model.shapes import Shape
 
 STEPS_AT_MOST = 12
 

@@ -7,28 +7,44 @@ become final in one commit, and a batch costs no planning by Spark.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, field
-from pathlib import Path
+from functools import partial
 from threading import Event
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark import SparkContext
 
+from muntin.errors import LostError, SparkError
+from muntin.fidelity.score import Reason
+from muntin.language.orders import Ordered
 from muntin.logs.events import FileEvents
 from muntin.logs.tail import BATCH_BYTES
-from muntin.model import Job, Program, Stream
+from muntin.model.jobs import Job, Program
+from muntin.model.streams import Stream
 from muntin.run.agents import Agents
-from muntin.run.catalog import Catalog
-from muntin.run.files import LogFiles
+from muntin.run.derived import JobResults, Left, Readers
+from muntin.run.door import Door, Reply, Running
+from muntin.run.inline import ignore
+from muntin.run.kept import Remembered, begun_stream, encoded, program_of, taken_up
 from muntin.run.loop import POLL_SECONDS, Clock, Loop, Rules, Turn
+from muntin.run.members import Readable, files_of, results_in
 from muntin.run.progress import Progress
-from muntin.schedule.pace import Pace, rest_after
+from muntin.run.results import Emission
+from muntin.run.steward import Steward
+from muntin.schedule.pace import Pace, rest_after, rest_towards
 from muntin.spark.collection import SparkCollection
-from muntin.spark.trouble import explained
+from muntin.spark.executors import Executors
+from muntin.spark.trouble import WAITS, explained
+from muntin.store.checkpoint import Checkpoint, block_files, saved_in
 from muntin.store.hold import StateHold, locked
 from muntin.store.journal import Journal
+from muntin.store.results import Results
+from muntin.store.storage import Place
+from muntin.units import moment
 from muntin.windows.choice import Sharing
 from muntin.wire.keys import Keys
 
@@ -37,7 +53,7 @@ from muntin.wire.keys import Keys
 class Settings:
     """How to run. `follow` waits for more; otherwise the input is finite."""
 
-    state: Path
+    state: Place
     follow: bool
     idle_seconds: float = 10.0
     batch_bytes: int = BATCH_BYTES
@@ -92,14 +108,39 @@ class StreamRun:
         settings: Settings,
         clock: Clock = time.time,
         others: Iterable[str] = (),
+        begun: bool = False,
     ) -> None:
-        """`others` are the streams of the program beside this one."""
-        catalog = Catalog.of(stream, jobs)
-        follow = settings.follow
-        self._collection = SparkCollection(context, once=not catalog.in_order(follow))
-        journal = Journal(settings.state, catalog, self._collection, others)
-        self._events = FileEvents() if follow else None
-        self.intake: LogFiles | Agents
+        """`others` are the streams of the program beside this one.
+
+        One that was `begun` while the program runs is in no file.
+        """
+        self._context = context
+        self._stream = stream
+        self._jobs = jobs
+        self._settings = settings
+        self._clock = clock
+        self._others = others
+        self._begun = begun
+        self._results = Results(settings.state)
+        self._events: list[FileEvents] = []
+        self.intake: Readable
+        self.attempts = 0  # to go on from the last commit, since one has led to something
+        self._open(Pace(), None)
+        self._before = _totals(self.loop.progress)
+        self._late_before = {name: late.records for name, late in self.loop.progress.late.items()}
+
+    def _open(self, pace: Pace, started: float | None) -> None:
+        """Takes up what was committed."""
+        stream, settings = self._stream, self._settings
+        saved = Checkpoint(settings.state, stream.name).peek()
+        begun = encoded(stream) if self._begun else ""
+        known = saved.kept if saved is not None else Remembered(stream=begun)
+        taken = taken_up(stream, self._jobs, known)
+        catalog, follow = taken.catalog, settings.follow
+        files, once = block_files(settings.state, stream.name), not catalog.in_order(follow)
+        self._collection = SparkCollection(self._context, files, once)
+        journal = Journal(settings.state, catalog, self._collection, self._others)
+        journal.notes += taken.notes
         sharing = settings.sharing
         if stream.agents:
             self.intake, sharing = (
@@ -107,27 +148,38 @@ class StreamRun:
                 "shared",
             )
         else:
-            self.intake = LogFiles(
+            self.intake = files_of(
                 stream,
                 follow,
                 journal.positions,
                 settings.batch_bytes,
                 lanes=2 * self._collection.groups,  # for tasks of about the same size
-                events=self._events,
+                events=self._watch if follow else None,
+                results=lambda of: _results(of, settings, journal.progress),
             )
         rules = Rules(follow, settings.idle_seconds, sharing)
-        self.loop = Loop(catalog, self.intake, self._collection, journal, rules, clock, Pace())
-        self._before = _totals(self.loop.progress)
-        self._late_before = {name: late.records for name, late in self.loop.progress.late.items()}
+        self.loop = Loop(
+            catalog, self.intake, self._collection, journal, rules, self._clock, pace, started
+        )
+        if journal.batch >= 0:
+            self.catch_up()
+
+    def again(self) -> None:
+        """Goes on from the last commit; what was made since is forgotten, and read again."""
+        self.attempts += 1
+        self.close()
+        self._open(self.loop.pace, self.loop.started)
+        self.loop.notes()  # which were told when it began
 
     def add_to(self, summary: Summary) -> None:
         """What this run has done."""
         progress = self.loop.progress
         done = [now - before for now, before in zip(_totals(progress), self._before, strict=True)]
-        summary.records += done[0]
-        summary.bytes += done[1]
-        summary.bad += done[2]
         summary.windows += done[3]
+        if not isinstance(self.intake, JobResults):  # their records were read elsewhere
+            summary.records += done[0]
+            summary.bytes += done[1]
+            summary.bad += done[2]
         for name, late in progress.late.items():
             lost = late.records - self._late_before.get(name, 0)
             if lost:
@@ -140,10 +192,22 @@ class StreamRun:
         summary.stopped += self.loop.stopped
         summary.resumed |= any(self._before)
 
+    def catch_up(self) -> None:
+        """Has jobs know the newest results of others, as far as they are stored."""
+        jobs = self.loop.catalog.jobs.values()
+        for title in dict.fromkeys(name for job in jobs for name in job.latest):
+            if self._results.has(title):
+                self.loop.hear(title, partial(_finished, self._results, title))
+
+    def _watch(self) -> FileEvents:
+        self._events.append(FileEvents())
+        return self._events[-1]
+
     def close(self) -> None:
+        """Lets go of all it holds; once more does no harm."""
         self.intake.close()
-        if self._events is not None:
-            self._events.close()
+        while self._events:
+            self._events.pop().close()
         self._collection.clear()
 
 
@@ -158,9 +222,17 @@ class SparkRun:
         stop: Event | None = None,
         clock: Clock = time.time,
         hold: StateHold | None = None,
+        door: Door | None = None,
+        note: Callable[[str], None] = ignore,
     ) -> None:
-        """Who holds the state folder already says so; otherwise it is held from the first turn."""
+        """Who holds the state folder already says so; otherwise it is held from the first turn.
+
+        Orders that are brought to the door are taken between two turns, while logs are followed.
+        `note` is told, by another thread, what a turn that takes long waits for.
+        """
+        self._note = note
         self._hold = hold
+        self._door = door
         self._clock = clock
         self._program = program
         self._context = context
@@ -169,54 +241,197 @@ class SparkRun:
         self.summary = Summary()
 
     def turns(self) -> Iterator[Turn]:
+        executors = Executors(self._context, self.stop, self._note)
         with ExitStack() as stack:
             hold = self._hold or stack.enter_context(locked(self._settings.state))
-            runs = [self._open(stream, stack) for stream in self._streams()]
+            stack.enter_context(executors.watched())
+            streams = _Streams(lambda stream: self._open(stream, stack))
+            for stream in self._streams():
+                streams.begin(stream)
+            runs = streams.runs
+            if self._door is not None:
+                stack.callback(self._door.close)
+                self._door.open(*program_of(self._program, [run.loop.catalog for run in runs]))
             started = time.monotonic()
             try:
-                for turn in self._turns(runs, started, hold):
+                for turn in self._turns(streams, started, hold, executors):
                     if turn.bytes or turn.emission.windows:
                         self.summary.seconds = time.monotonic() - started
                     yield turn
+            except SparkError:
+                if not (executors.gave_up and self.stop.is_set()):
+                    raise
             finally:
                 for run in runs:
                     run.add_to(self.summary)
 
     def _streams(self) -> list[Stream]:
-        return [s for s in self._program.streams.values() if self._program.jobs_of(s.name)]
+        """Those that some job reads, as the program says or by orders to an earlier run."""
+        known = {name: saved.kept for name, saved in saved_in(self._settings.state).items()}
+        kept = {name for name, each in known.items() if each.jobs or each.paused}
+        streams = dict(self._program.streams)
+        for name, each in known.items():
+            if (begun := begun_stream(each)) is not None:
+                streams.setdefault(name, begun)
+        return [s for s in streams.values() if self._program.jobs_of(s.name) or s.name in kept]
 
     def _open(self, stream: Stream, stack: ExitStack) -> StreamRun:
         jobs = self._program.jobs_of(stream.name)
         others = self._program.streams
-        run = StreamRun(self._context, stream, jobs, self._settings, self._clock, others)
+        begun = stream.name not in others
+        run = StreamRun(
+            self._context, stream, jobs, self._settings, self._clock, others, begun
+        )  # fmt: skip
         stack.callback(run.close)
         if not self._settings.follow:
             run.intake.require()
         return run
 
-    def _turns(self, runs: list[StreamRun], started: float, hold: StateHold) -> Iterator[Turn]:
-        seconds = self._settings.seconds
-        while runs and not self.stop.is_set():
+    def _turns(
+        self, streams: _Streams, started: float, hold: StateHold, executors: Executors
+    ) -> Iterator[Turn]:
+        settings, steward, runs = self._settings, Steward(streams), list(streams.runs)
+
+        @contextmanager
+        def working() -> Iterator[None]:
+            with hold.in_use(), executors.busy(), explained(settings.state):
+                yield
+
+        def does(ordered: Ordered) -> tuple[Reply, Running]:
+            with explained(settings.state):  # within the door, which keeps an order that is lost
+                return steward.do(ordered)
+
+        over_by_now: list[StreamRun] = []  # of finite input
+        while (runs or self._door is not None) and not self.stop.is_set():
+            if settings.follow and executors.have_come(self._due_in(runs)):
+                come = LostError("executors have come, to spread it over", "")
+                for run in runs:
+                    yield self._again(run, come, working)
+            if self._door is not None and settings.follow:
+                try:
+                    with working():
+                        served = self._door.serve(steward.check, does)
+                    for run in streams.runs if served else ():
+                        run.catch_up()
+                except LostError as lost:  # whose it was is not known
+                    for run in streams.runs:
+                        yield self._again(run, lost, working)
+                runs = list(streams.runs)
             begun = time.monotonic()
             taken: list[tuple[StreamRun, Turn]] = []
             for run in runs:
-                with hold.in_use(), explained(self._settings.state):
-                    turn = run.loop.turn(_first(runs))
+                try:
+                    with working():
+                        others = [other for other in runs if other is not run]
+                        turn = run.loop.turn(_first(runs), _first(others))
+                    if settings.follow:  # all of it is committed
+                        run.attempts = 0
+                except LostError as lost:
+                    turn = self._again(run, lost, working)
+                    for other in over_by_now:  # which it has to be told again
+                        streams.readers.hand_on(other.loop, Emission(), True)
+                over = not (settings.follow or turn.remaining)
+                over_by_now += [run] if over else []
+                streams.readers.hand_on(run.loop, turn.emission, over)
                 taken.append((run, turn))
                 yield turn  # it is final, and may not wait for a stream that may fail
             behind = [run for run, turn in taken if turn.remaining]
-            runs = runs if self._settings.follow else behind
-            if seconds is not None and time.monotonic() - started >= seconds:
+            runs = runs if settings.follow else behind
+            if settings.seconds is not None and time.monotonic() - started >= settings.seconds:
                 return
-            if self._settings.follow and not behind:
+            if settings.follow and not behind:
                 for run in runs:
                     run.loop.tidy()
-                wake_at = _first(runs)
                 rest = POLL_SECONDS
                 if any(turn.bytes for _, turn in taken):
                     rest = rest_after(time.monotonic() - begun, POLL_SECONDS)
-                until = rest if wake_at is None else wake_at - self._clock()
-                self.stop.wait(max(0.0, min(rest, until)))
+                self._rest(self._rest_of(runs, rest))
+
+    def _rest_of(self, runs: Sequence[StreamRun], rest: float) -> float:
+        """How long to rest: so many seconds, or until windows have to set off, or are over."""
+        now, due_in = self._clock(), self._due_in(runs)
+        ends = [end - now for run in runs if (end := run.loop.ends_at()) is not None]
+        takes = max((run.loop.pace.batch.high for run in runs), default=0.0)
+        rest = rest_towards(rest, min(ends, default=None), takes)
+        return max(0.0, rest if due_in is None else min(rest, due_in))
+
+    def _due_in(self, runs: Sequence[StreamRun]) -> float | None:
+        """Seconds until the next windows have to set off."""
+        wake_at = _first(runs)
+        return None if wake_at is None else wake_at - self._clock()
+
+    def _again(
+        self, run: StreamRun, lost: LostError, working: Callable[[], AbstractContextManager[None]]
+    ) -> Turn:
+        """Has a stream go on from its last commit, which may take some attempts."""
+        why = lost.why
+        while not self.stop.is_set():
+            if run.attempts == len(WAITS):
+                raise lost
+            self.stop.wait(WAITS[run.attempts])
+            try:
+                with working():
+                    run.again()
+                break
+            except LostError as another:
+                lost = another
+        catalog, progress = run.loop.catalog, run.loop.progress
+        note = f"stream '{catalog.stream.name}' goes on from its last commit: {why}"
+        # There is something to read: at least what was read since then.
+        return Turn(catalog.stream.name, Emission(), 0, 1, progress.records, [note])
+
+    def _rest(self, seconds: float) -> None:
+        """Waits for so long, unless somebody says stop or brings an order."""
+        if self._door is None:
+            self.stop.wait(seconds)
+        else:
+            self._door.rest(seconds, self.stop)
+
+
+class _Streams:
+    """The streams that are read; orders may begin others."""
+
+    def __init__(self, open_: Callable[[Stream], StreamRun]) -> None:
+        self._open = open_
+        self.runs: list[StreamRun] = []
+
+    @property
+    def loops(self) -> list[Loop]:
+        return [run.loop for run in self.runs]
+
+    @property
+    def readers(self) -> Readers:
+        """Who reads results of whom."""
+        intakes = [each for run in self.runs for each in results_in(run.intake)]
+        return Readers(intakes, self.loops)
+
+    def begin(self, stream: Stream) -> Loop:
+        self.runs.append(self._open(stream))
+        return self.runs[-1].loop
+
+
+def _results(stream: Stream, settings: Settings, progress: Progress) -> JobResults:
+    """The results of a job, from those on that were not taken before."""
+    mine = (s for name, s in progress.sources.items() if name.startswith(stream.before))
+    taken_us = max((source.sequence for source in mine), default=0)
+    intake, results = JobResults(stream, settings.follow, taken_us), Results(settings.state)
+    if results.has(intake.job):
+        rows = _left(results.read(intake.job, after=moment(taken_us)))
+        if rows.num_rows:
+            intake.offer(Left.stored(rows))
+    return intake
+
+
+def _finished(results: Results, job: str) -> list[pa.Table]:
+    """The newest results of each of a job's windows; those that are open do not count."""
+    newest = results.read(job, latest=True)
+    finished = _left(newest)
+    return [finished if finished.num_rows == newest.num_rows else _left(results.read(job))]
+
+
+def _left(rows: pa.Table) -> pa.Table:
+    """Stored rows without those of windows that were open when they were shown."""
+    return rows.filter(pc.not_equal(pc.struct_field(rows["c2"], "reason"), Reason.OPEN))
 
 
 def _first(runs: Sequence[StreamRun]) -> float | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 
 SETTINGS = {
@@ -37,14 +38,26 @@ WORKER_MEMORY = {
     "ARROW_DEFAULT_MEMORY_POOL": "system",
 }
 
+_HERE = ("local", "spark://127.", "spark://localhost:")  # masters of this machine
+_LOOPBACK = {
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.bindAddress": "127.0.0.1",
+    # To try a cluster, its executors should be there soon.
+    "spark.executor.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+}
+
+
+_ATTEMPTS = 4  # at a task, as many as a cluster makes: a worker may be killed
+
 
 def settings_on(master: str | None) -> dict[str, str]:
     """All settings of a context on `master`, by default `local[*]`."""
-    settings = {"spark.app.name": "muntin", "spark.master": master or "local[*]"} | SETTINGS
+    on = re.sub(r"^local\[([^],]+)\]$", rf"local[\1,{_ATTEMPTS}]", master or "local[*]")
+    settings = {"spark.app.name": "muntin", "spark.master": on} | SETTINGS
     for variable, value in WORKER_MEMORY.items():
         settings[f"spark.executorEnv.{variable}"] = value
-    if settings["spark.master"].startswith("local"):
-        settings |= dict.fromkeys(("spark.driver.host", "spark.driver.bindAddress"), "127.0.0.1")
+    if settings["spark.master"].startswith(_HERE):
+        settings |= _LOOPBACK
     return settings
 
 

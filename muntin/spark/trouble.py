@@ -8,33 +8,73 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from pathlib import Path
 
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 
-from muntin.errors import SparkError
+from muntin.errors import LostError, SparkError, StateError
+from muntin.store.storage import LocalFolder, Place, storage_of
 
+# Seconds before what was lost is made again, time after time, as long as that leads to nothing.
+WAITS = (0.0, 0.5, 1.0, 2.0, 4.0, 8.0)
 _DETAILS = "spark-error.txt"
 _RAISED = re.compile(r"Traceback \(most recent call last\):\n(?: .*\n|\n)*(\S.*)")
 _LOST = re.compile(r"ExecutorLostFailure \((.*?)\)(?: Reason: ([^\n]*))?")
 _REASON = re.compile(r"(?:Exception|Error): (?!Job aborted)([^\n]+)")
+_GONE = re.compile(
+    r"Checkpoint block rdd_\w+ not found"  # of a step whose lineage is cut
+    r"|FetchFailed|MetadataFetchFailedException|ShuffleBlockFetcherIterator"
+    r"|BlockNotFoundException|Failed to get broadcast_|Could not (?:find|get) (?:local )?block"
+    r"|ExecutorLostFailure|ExecutorDeadException"
+)
 _STAYS = "what was committed stays, and the next run goes on from there"
+_LOOK = f"see its log on the page of the master, and whether it has enough memory; {_STAYS}"
 
 
 @contextmanager
-def explained(details: Path | None = None) -> Iterator[None]:
-    """Has errors of Spark leave the block as a sentence; what Spark said goes into a folder."""
+def explained(state: Place | None = None) -> Iterator[None]:
+    """Has errors of Spark leave the block as a sentence; what Spark said goes to the state.
+
+    A LostError, if all that is wrong is that executors have gone.
+    """
     try:
         yield
     except (Py4JError, PySparkException) as error:
         said = str(error)  # which only a living JVM can say
-        message = sentence(said)
-        if details is not None:
-            with suppress(OSError):
-                (details / _DETAILS).write_text(said, errors="replace")
-                message += f"; details are in {details / _DETAILS}"
-        raise SparkError(message) from None
+        more = ""
+        if state is not None:
+            with suppress(StateError):
+                storage = storage_of(state)
+                if not isinstance(storage, LocalFolder) or storage.path().is_dir():
+                    storage.put(_DETAILS, said.encode(errors="replace"))
+                    more = f"; details are in {storage.where(_DETAILS)}"
+        if is_lost(said):
+            raise LostError(_loss(said), _LOOK + more) from None
+        raise SparkError(sentence(said) + more) from None
+
+
+def is_lost(said: str) -> bool:
+    """Whether executors have gone, with what they held, and nothing else is known to be wrong."""
+    return not _RAISED.search(said) and _GONE.search(said) is not None
+
+
+def _loss(said: str) -> str:
+    lost = _LOST.search(said)
+    if lost is None:
+        return "Spark has lost an executor, with what it held"
+    why = f": {lost[2].strip().rstrip('.')}" if lost[2] else ""
+    return f"Spark has lost an executor ({lost[1]}{why})"
+
+
+def last_words(said: str) -> str:
+    """What a Python process of Spark has said at its end, or the reason that Spark gives."""
+    told = re.search(r"Error from python worker:\n((?: .*\n)+)", said)
+    if told is not None:
+        return str(told[1]).strip().splitlines()[-1].strip()
+    if raised := _RAISED.findall(said):
+        return str(raised[-1]).strip()
+    reason = re.search(r"Cannot run program [^\n]+", said) or _REASON.search(said)
+    return "no reason is known" if reason is None else reason[0].strip()
 
 
 def sentence(said: str) -> str:
@@ -48,12 +88,8 @@ def sentence(said: str) -> str:
         )
     if "OutOfMemoryError" in said:
         return f"Java ran out of memory; set spark.driver.memory in spark-defaults.conf; {_STAYS}"
-    if lost := _LOST.search(said):
-        why = f": {lost[2].strip().rstrip('.')}" if lost[2] else ""
-        return (
-            f"Spark has lost an executor too often ({lost[1]}{why}); see its log on the page of "
-            f"the master, and whether it has enough memory; {_STAYS}"
-        )
+    if is_lost(said):
+        return f"{_loss(said)}; {_LOOK}"
     if "SparkContext was shut down" in said or "stopped SparkContext" in said or not said:
         return f"Spark has ended, perhaps because its master has gone or it was stopped; {_STAYS}"
     if reason := _REASON.search(said):

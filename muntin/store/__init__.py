@@ -1,5 +1,3 @@
-"""What must survive: results and checkpoints, as Delta tables under one state folder."""
+"""What must survive: results and checkpoints, in one folder or under one URL."""
 
-from pathlib import Path
-
-DEFAULT_STATE = Path(".muntin")
+DEFAULT_STATE = ".muntin"

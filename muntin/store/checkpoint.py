@@ -7,8 +7,10 @@ by the clock.
 
 A stream's checkpoints are files of records (`tape`): blocks, tallies of the ledger, and everything
 else. A commit adds to all three, in proportion to what has changed. The last of these counts: it
-says how much of the others belongs to it, and is written when they are on disk. Now and then it
-begins a new file with all that it knows, and files that it does not name are removed.
+says how much of the others belongs to it, and is written when they are on disk. Blocks are written
+by tasks, into files of their own, where they are many; few are added to a file of the driver's. Now
+and then a state begins a new file with all that it knows, and files that it does not name are
+removed.
 """
 
 from __future__ import annotations
@@ -18,6 +20,9 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
+
+import pyarrow as pa
 
 from muntin.errors import StateError
 from muntin.fidelity.losses import Loss, Unmade
@@ -27,17 +32,26 @@ from muntin.fidelity.stream_time import Doubt, Span
 from muntin.fidelity.timing import Timing
 from muntin.kernel.block import Block
 from muntin.logs.tail import FilePosition
-from muntin.model import Program
+from muntin.model.jobs import VERSIONED, Program
+from muntin.model.tables import TableVersion
 from muntin.run.catalog import Catalog, InForce
 from muntin.run.failures import Failures
-from muntin.run.progress import Lateness, Leaving, Progress
-from muntin.store import disk, tape
+from muntin.run.kept import Remembered
+from muntin.run.previous import Kept
+from muntin.run.progress import Lateness, Leaving, Progress, Shown
+from muntin.store import tape
+from muntin.store.blocks import BlockFiles
+from muntin.store.decisions import decisions_in
 from muntin.store.document import Document, apply, decode, difference, encode
+from muntin.store.migrations import VERSION, migrated, too_old
 from muntin.store.repeats import Ends
+from muntin.store.storage import Place, storage_of
 from muntin.store.tallies import Stored, TallyFiles
 from muntin.windows.choice import Choice
 
-VERSION = 8
+STREAMS = "streams"
+JOINED = "joined"
+_MANY_FILES = 512
 
 
 @dataclass
@@ -48,54 +62,61 @@ class Saved:
     progress: Progress
     positions: tuple[FilePosition, ...]
     in_force: InForce
-    blocks: Mapping[str, Sequence[Block]] = field(default_factory=dict)
-    results: dict[str, str] = field(default_factory=dict)  # files of jobs
+    blocks: Mapping[str, Sequence[Block]] = field(default_factory=dict)  # to be written
+    files: Mapping[str, int] = field(default_factory=dict)  # of blocks, which tasks have written
+    results: dict[str, tuple[str, ...]] = field(default_factory=dict)  # files of jobs
     tables: dict[str, int] = field(default_factory=dict)  # versions of jobs' tables on disk
     writer: str = ""  # whose batches these are, as tables have them
     known: dict[str, Ends] = field(default_factory=dict)
     """Up to where tables have windows that an earlier state has stored, and this one may repeat."""
     declared: tuple[str, ...] = ()  # sources that the stream awaits, seen or not
+    kept: Remembered = field(default_factory=Remembered)  # jobs as orders have made them
 
 
 class Checkpoint:
     """The checkpoints of one stream."""
 
-    def __init__(self, state: Path, stream: str) -> None:
-        self._state = state
-        self._folder = state / "streams" / stream
+    def __init__(self, state: Place, stream: str) -> None:
+        self._state = storage_of(state)
+        self._name = f"{STREAMS}/{stream}"
+        self._folder = self._state.within(self._name)
+        self._decisions = decisions_in(self._folder)
         self._begun = False  # whether the folder is there, and known to be
         self._forget()
 
     def _forget(self) -> None:
         self._known: Document = {}  # what the newest file of states says; nothing: there is none
-        self._name = ""
         self._ledger = TallyFiles(self._folder)
         self._blocks: dict[str, int] = {}  # lengths of files
-        self._whole = self._added = 0  # bytes of the first of them, and of the others
+        self._tape = ""  # the one of them to which the driver adds
+        self._whole = self._added = 0  # bytes of what was saved as a whole, and since
 
     @property
     def is_loose(self) -> bool:
-        """Whether blocks that were added one by one have become as large as all were once."""
-        return self._added >= self._whole
+        """Whether blocks that were added one by one have become as large as all were once.
+
+        Or so many files that reading them would take long.
+        """
+        return self._added >= self._whole or len(self._blocks) > _MANY_FILES
 
     def take_over(self, catalog: Catalog, others: Collection[str]) -> str | None:
         """Goes on with the state of a stream that had the same jobs, and has gone.
 
         `others` are the streams that are still there. Returns the name that this one had before.
         """
-        folder = self._folder.parent
-        if not folder.is_dir() or any(self._folder.glob("state-*.tape")):
-            return None
-        for path in sorted(path for path in folder.iterdir() if path.name not in others):
+        with self.advised():
+            if self._decisions.newest():
+                return None
+        for name in self._state.folders(STREAMS):
             with suppress(StateError):  # one that cannot be used is none to go on with
-                found = Checkpoint(self._state, path.name).peek()
+                found = None if name in others else Checkpoint(self._state, name).peek()
                 if found is not None and any(map(found.in_force.had, catalog.jobs.values())):
-                    path.rename(self._folder)
-                    return path.name
+                    self._decisions.move_from(self._state.within(f"{STREAMS}/{name}"))
+                    return name
         return None
 
     def save(
-        self, saved: Saved, whole: bool, anew: bool = False, before: Iterable[Path] = ()
+        self, saved: Saved, whole: bool, anew: bool = False, before: Iterable[str] = ()
     ) -> None:
         """Commits a batch; `whole` says that the blocks stand for all earlier ones too.
 
@@ -103,47 +124,50 @@ class Checkpoint:
         counts only then. After an error, the next has to have all blocks.
         """
         anew |= whole or not self._known
-        if not self._begun:
-            self._folder.mkdir(parents=True, exist_ok=True)
         try:
             self._write_blocks(saved, whole)
             self._ledger.write(saved.batch, saved.progress.ledger, anew)
             now = {**_document(saved), **self._files()}
-            disk.sync([*before, *self._written()])
+            self._state.sync([*before, *self._written()])
             self._begun = True
             if anew:
                 self._known = {}
-                self._name = f"state-{saved.batch:09}.tape"
-                tape.create(self._folder / self._name, [encode(difference(self._known, now))])
-                disk.sync([self._folder])
+                self._decisions.begin(saved.batch, encode(difference(self._known, now)))
                 self._tidy()
             else:
-                tape.add(self._folder / self._name, [encode(difference(self._known, now))])
-                disk.sync([self._folder / self._name])
+                self._decisions.add(encode(difference(self._known, now)))
         except BaseException:
             self._forget()
             raise
 
-    def _written(self) -> Iterator[Path]:
+    def _written(self) -> Iterator[str]:
         """The files of blocks and tallies that this commit has changed, and folders of new ones."""
         known = {**self._known.get("blocks", {}), **self._known.get("ledger", {})}
         now = {**self._blocks, **self._ledger.files}
-        yield from (self._folder / name for name, told in now.items() if known.get(name) != told)
+        new = (name for name, told in now.items() if known.get(name) != told)
+        yield from (f"{self._name}/{name}" for name in new)
         if not self._begun:
-            yield from disk.folders(self._folder, self._state)
+            yield from self._state.above(self._name)
         elif not now.keys() <= known.keys():
-            yield self._folder
+            yield self._name
 
     def _write_blocks(self, saved: Saved, whole: bool) -> None:
+        """Adds blocks, and the files that tasks have written, which are on disk already."""
         records = [block.encode() for blocks in saved.blocks.values() for block in blocks]
-        if whole or not self._known:
-            name = f"blocks-{saved.batch:09}.tape"
-            self._whole, self._added = tape.create(self._folder / name, records), 0
-            self._blocks = {name: self._whole}
+        written = sum(saved.files.values())
+        data = tape.framed(records)
+        is_first = whole or not self._known
+        if is_first:
+            self._blocks, self._whole, self._added = {}, len(data) + written, 0
+        else:
+            self._added += len(data) + written
+        if is_first or (records and not self._folder.appends):
+            self._tape = f"blocks-{saved.batch:09}-{uuid4().hex[:8]}.tape"
+            self._folder.put(self._tape, data)
+            self._blocks[self._tape] = len(data)
         elif records:
-            name = next(reversed(self._blocks))
-            self._added += sum(map(len, records))
-            self._blocks[name] = tape.add(self._folder / name, records)
+            self._blocks[self._tape] = self._folder.append(self._tape, data)
+        self._blocks |= saved.files
 
     def _files(self) -> Document:
         ledger = self._ledger
@@ -151,34 +175,72 @@ class Checkpoint:
 
     def _tidy(self) -> None:
         """Removes the files that a new state does not name; what readers have open stays theirs."""
-        needed = {self._name, *self._blocks, *self._ledger.files}
-        for path in self._folder.iterdir():
-            if path.name not in needed and path.suffix == ".tape":
-                path.unlink(missing_ok=True)
+        unneeded = self.unneeded({*self._blocks, *self._ledger.files})
+        # What was there before nobody else had decided is nobody else's.
+        self._decisions.require_newest()
+        self._folder.remove(unneeded)
 
-    def load(self, shapes: Collection[str]) -> Saved | None:
-        """The newest state with the blocks of these shapes, or None if nothing was saved yet.
+    def unneeded(self, needed: Collection[str]) -> list[str]:
+        """The files of blocks, tallies and states that are not needed."""
+        files = (name for name in self._folder.names("") if name.endswith(".tape"))
+        others = [name for name in files if name not in needed and not name.startswith("state-")]
+        return [*others, *self._decisions.unneeded()]
+
+    def keep_rows(self, name: str, rows: pa.Table) -> str:
+        """Writes rows that a state to come will name; returns the file."""
+        # A name that nobody else uses: what was read of a file is kept by its name.
+        file = f"{JOINED}/{name}-{uuid4().hex[:8]}.arrow"
+        sink = pa.BufferOutputStream()
+        with pa.ipc.new_file(sink, rows.schema) as writer:
+            writer.write_table(rows)
+        self._folder.put(file, sink.getvalue().to_pybytes())
+        self._state.sync(self._state.above(f"{self._name}/{JOINED}"))
+        return _kept(self._folder.where(file))
+
+    def load(self) -> Saved | None:
+        """The newest state, or None if nothing was saved yet; its blocks stay in their files.
 
         The next commit has to have all blocks.
         """
-        document = self._document()
+        if self.document() is not None or not self._folder.appends:
+            self._decisions.claim()
+        document = self.document()
         if document is None:
             return None
-        with self._advised():
-            saved = _saved(document)
+        with self.advised():
+            saved = saved_of(document)
             stored = {name: Stored(*row) for name, row in document.get("ledger", {}).items()}
             self._ledger = TallyFiles(self._folder, stored, document.get("forgotten"))
             saved.progress.ledger = self._ledger.read()
-            blocks: dict[str, list[Block]] = {}
-            for name, length in document["blocks"].items():
-                for record in tape.read(self._folder / name, length):
-                    block = Block.decode(record, f"a saved block in {self._folder / name}")
-                    if block.shape in shapes:
-                        blocks.setdefault(block.shape, []).append(block)
-            return replace(saved, blocks=blocks)
+            saved.progress.tables = self._joined(saved.progress.tables)
+            self._blocks = dict(document["blocks"])
+            return saved
+
+    @property
+    def blocks(self) -> BlockFiles:
+        """All blocks of the newest state, where they are, once one was loaded or saved."""
+        return BlockFiles(self._folder, dict(self._blocks))
+
+    def _joined(
+        self, tables: Mapping[str, tuple[TableVersion, ...]]
+    ) -> dict[str, tuple[TableVersion, ...]]:
+        """Versions of tables with the files of their rows, wherever the folder is by now.
+
+        Files that the state does not name are removed.
+        """
+        folder = self._folder.within(JOINED)
+        names = {v.path: (v.path or "").rpartition("/")[2] for vs in tables.values() for v in vs}
+        strays = set(folder.names("")) - set(names.values())
+        if strays:
+            self._decisions.require_newest()
+        folder.remove(name for name in strays if name.endswith(".arrow"))
+        return {
+            name: tuple(replace(v, path=_kept(folder.where(names[v.path]))) for v in versions)
+            for name, versions in tables.items()
+        }
 
     @contextmanager
-    def _advised(self) -> Iterator[None]:
+    def advised(self) -> Iterator[None]:
         """Says what to do about a file that is damaged or gone."""
         try:
             yield
@@ -193,28 +255,33 @@ class Checkpoint:
 
         It may be asked while another process runs.
         """
-        document = self._document()
-        return None if document is None else _saved(document)
+        document = self.document()
+        return None if document is None else saved_of(document)
 
-    def _document(self) -> Document | None:
-        while names := sorted(path.name for path in self._folder.glob("state-*.tape")):
-            document: Document = {}
-            try:
-                with self._advised():
-                    for record in tape.read(self._folder / names[-1]):
-                        apply(document, decode(record))
-            except StateError:
-                if (self._folder / names[-1]).exists():
-                    raise
-                continue  # a newer one has just taken its place
-            _require_version(document.get("now", {}).get("version"))
-            return document
-        if (self._folder / "_delta_log").is_dir():
-            _require_version("older")
-        return None
+    def document(self) -> Document | None:
+        """Everything of the newest state but what is in files of blocks and tallies."""
+        document: Document = {}
+        with self.advised():
+            for record in self._decisions.newest():
+                apply(document, decode(record))
+        if not document:
+            if "_delta_log" in self._folder.folders(""):
+                raise too_old(self._folder.where(), None)
+            return None
+        return migrated(document, self._folder.where())
 
 
-def choices_in(state: Path, program: Program) -> dict[str, Choice]:
+def block_files(state: Place, stream: str) -> BlockFiles:
+    """Where tasks write blocks of a stream."""
+    return BlockFiles(storage_of(state).within(f"{STREAMS}/{stream}"))
+
+
+def _kept(place: str) -> str:
+    """A path that is the same from wherever it is looked at, or a URL."""
+    return place if "://" in place else str(Path(place).resolve())
+
+
+def choices_in(state: Place, program: Program) -> dict[str, Choice]:
     """How the last run in a state folder computed the windows of each shape."""
     choices: dict[str, Choice] = {}
     for stream in program.streams:
@@ -223,11 +290,10 @@ def choices_in(state: Path, program: Program) -> dict[str, Choice]:
     return choices
 
 
-def saved_in(state: Path) -> dict[str, Saved]:
-    """Where each stream of a state folder stands, without its ledger and blocks."""
-    folder = state / "streams"
-    names = sorted(path.name for path in folder.iterdir()) if folder.is_dir() else []
-    streams = {name: Checkpoint(state, name).peek() for name in names}
+def saved_in(state: Place) -> dict[str, Saved]:
+    """Where each stream of a state stands, without its ledger and blocks."""
+    storage = storage_of(state)
+    streams = {name: Checkpoint(storage, name).peek() for name in storage.folders(STREAMS)}
     return {name: saved for name, saved in streams.items() if saved is not None}
 
 
@@ -258,7 +324,12 @@ def _document(saved: Saved) -> Document:
         "emitted": p.emitted,
         "began": p.began,
         "left": p.left,
-        "timings": {j: (t.windows, t.area, t.misses, t.within_us) for j, t in p.timings.items()},
+        "shown": p.shown,
+        "previous": {kind: kept.text for kind, kept in p.previous.items()},
+        "timings": {
+            job: (*_measured(t), t.shed, t.seconds, t.thinned, t.computing)
+            for job, t in p.timings.items()
+        },
         "lags": {job: t.lags for job, t in p.timings.items()},
         "choices": p.choices,
         "late": {job: (late.records, late.slack_us) for job, late in p.late.items()},
@@ -266,7 +337,21 @@ def _document(saved: Saved) -> Document:
         "dropped": p.failures.dropped,
         "failed": p.failures.totals,
         "failing": p.failures.texts,
+        "editions": saved.kept.editions,
+        "values": saved.kept.values,
+        "jobs": saved.kept.jobs,
+        "paused": saved.kept.paused,
+        "gone": saved.kept.gone,
+        "begun": {"stream": saved.kept.stream},
+        "joined": {
+            name: tuple((v.number, v.mark, v.since, v.path, v.result) for v in versions)
+            for name, versions in p.tables.items()
+        },
     }
+
+
+def _measured(timing: Timing) -> tuple[int, float, int, int | None]:
+    return timing.windows, timing.area, timing.misses, timing.within_us
 
 
 def _fields(source: Source) -> tuple[object, ...]:
@@ -282,7 +367,19 @@ def _source(row: Sequence[Any]) -> Source:
     return source
 
 
-def _saved(document: Document) -> Saved:
+def _version(
+    number: int,
+    mark: Sequence[int],
+    since: Sequence[tuple[str, int]],
+    path: str | None,
+    result: tuple[int, int] | None = None,
+) -> TableVersion:
+    begins = tuple((axis, at) for axis, at in since)
+    told = None if result is None else (result[0], result[1])
+    return TableVersion(number, tuple(mark), begins, path, told)
+
+
+def saved_of(document: Document) -> Saved:
     now = document["now"]
     sections = {name: document.get(name, {}) for name in _SECTIONS}
     records, bad, size, windows = now["totals"]
@@ -294,11 +391,16 @@ def _saved(document: Document) -> Saved:
             kind: {end: Leaving(*row) for end, row in left.items()}
             for kind, left in sections["left"].items()
         },
+        shown={
+            kind: {end: Shown(*row) for end, row in shown.items()}
+            for kind, shown in sections["shown"].items()
+        },
+        previous={kind: Kept.read(text) for kind, text in sections["previous"].items()},
         left_at=now["left_at"],
         late={job: Lateness(*row) for job, row in sections["late"].items()},
         timings={
-            job: Timing(count, area, misses, within, dict(sections["lags"].get(job, {})))
-            for job, (count, area, misses, within) in sections["timings"].items()
+            job: Timing(count, area, misses, within, dict(sections["lags"].get(job, {})), *rest)
+            for job, (count, area, misses, within, *rest) in sections["timings"].items()
         },
         choices={shape: Choice(*row) for shape, row in sections["choices"].items()},
         frame_batch=now["frame_batch"],
@@ -314,6 +416,9 @@ def _saved(document: Document) -> Saved:
             sections["failed"],
             {job: (version, limit) for job, (version, limit) in sections["failing"].items()},
         ),
+        tables={
+            name: tuple(_version(*row) for row in rows) for name, rows in sections["joined"].items()
+        },
     )
     positions = tuple(FilePosition(*row) for row in sections["positions"].values())
     grids = {id_: (axis, size) for id_, (axis, size) in sections["grids"].items()}
@@ -324,31 +429,38 @@ def _saved(document: Document) -> Saved:
         progress,
         positions,
         in_force,
-        results=dict(now["results"]),
+        results={job: tuple(files) for job, files in now["results"]},
         tables=sections["tables"],
         writer=now.get("writer", ""),
         declared=tuple(now.get("declared", ())),
         known=sections["known"],
+        kept=Remembered(
+            {name: (number, told) for name, (number, told) in sections["editions"].items()},
+            sections["values"],
+            sections["jobs"],
+            sections["paused"],
+            {name: (number, base) for name, (number, base) in sections["gone"].items()},
+            sections["begun"].get("stream", ""),
+        ),
     )
 
 
 _SECTIONS = (
     "tables", "known", "shapes", "grids", "windows", "positions", "sources", "emitted", "left",
     "timings", "lags", "choices", "late", "failures", "dropped", "failed", "failing", "began",
+    "editions", "values", "jobs", "paused", "gone", "begun",
+    "previous",
+    "joined",
+    "shown",
 )  # fmt: skip
 
 
-def _require_version(version: object) -> None:
-    if version != VERSION:
-        raise StateError(
-            f"the state was written by another version of Muntin (its format is {version}, "
-            f"not {VERSION}); use another --state, which reads the files again"
-        )
-
-
-def differences(before: InForce, now: InForce) -> Iterator[str]:
+def differences(before: InForce, catalog: Catalog) -> Iterator[str]:
     """What became of the jobs of the last run, in words."""
+    now = catalog.in_force
     for name, shape in before.shapes.items():
+        if VERSIONED in name or name in {*catalog.paused, *catalog.gone}:
+            continue  # of these it is told what became of them
         if name not in now.shapes:
             yield f"job '{name}' is no longer run; its results stay"
         elif (shape, set(before.windows[name])) != (now.shapes[name], set(now.windows[name])):

@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
+from time import time
 from typing import Any, TypeVar
 from uuid import uuid4
 
@@ -24,12 +25,16 @@ from deltalake import (
     Transaction,
     WriterProperties,
 )
+from deltalake.exceptions import CommitFailedError
+from deltalake.fs import DeltaStorageHandler
 from deltalake.transaction import AddAction
+from pyarrow import dataset, fs
 from pyarrow.parquet import FileMetaData, ParquetWriter, read_metadata
 
 from muntin.errors import MuntinError, StateError
 from muntin.kernel.engine import literal, run
-from muntin.store import disk, log
+from muntin.store import disk, entries, log
+from muntin.store.storage import LocalFolder, Storage
 
 # Files smaller than this are merged when there are so many. A size between small files and large
 # ones means that the large are not written again and again.
@@ -50,9 +55,11 @@ T = TypeVar("T")
 class File:
     """One file of a table: between which names of windows, and between which of their ends."""
 
-    path: str
+    name: str
     names: tuple[str, str] | None  # None: nobody knows
     ends: tuple[int, int] | None
+    rows: int = 0
+    size: int = 0
 
     def may_have(self, name: str) -> bool:
         return self.names is None or self.names[0] <= name <= self.names[1]
@@ -68,7 +75,7 @@ class File:
 class Snapshot:
     """A table as it was at one time."""
 
-    path: Path
+    place: Storage
     schema: pa.Schema
     files: tuple[File, ...]
     settings: Mapping[str, str]
@@ -82,79 +89,115 @@ class Snapshot:
         """
         if not files:
             return self.schema.empty_table()
-        listed = ", ".join(literal(file.path) for file in files)
-        stored = f"read_parquet([{listed}], union_by_name = true)"
-        with _explained(self.path, "read", files):
-            return run(f"WITH stored AS (FROM {stored}) {sql}", beside or {}, "reading results")
+        with explained(self.place, "read", *(file.name for file in files)):
+            if isinstance(self.place, LocalFolder):
+                listed = ", ".join(literal(self.place.where(file.name)) for file in files)
+                stored = f"read_parquet([{listed}], union_by_name = true)"
+                return run(f"WITH stored AS (FROM {stored}) {sql}", beside or {}, "reading results")
+            tables = {**(beside or {}), "stored": self._rows(files, sql)}
+            return run(sql, tables, "reading results")
+
+    def _rows(self, files: Sequence[File], sql: str) -> pa.Table:
+        """Rows that DuckDB would need extensions to reach, with the columns that are asked for."""
+        handler = DeltaStorageHandler(self.place.where(), self.place.options())
+        names, system = [file.name for file in files], fs.PyFileSystem(handler)
+        found = dataset.dataset(names, self.schema, format="parquet", filesystem=system)
+        return found.to_table(None if "*" in sql else [n for n in self.schema.names if n in sql])
 
 
-def exists(path: Path) -> bool:
-    return DeltaTable.is_deltatable(str(path))
+def exists(place: Storage) -> bool:
+    with explained(place, "found"):
+        return DeltaTable.is_deltatable(place.where(), place.options())
 
 
-def create(path: Path, schema: pa.Schema) -> None:
-    with _explained(path, "created"):
-        DeltaTable.create(
-            str(path), schema, configuration=_SETTINGS, post_commithook_properties=_NO_MORE
-        )
+def _opened(place: Storage) -> DeltaTable:
+    return DeltaTable(place.where(), storage_options=place.options())
 
 
-def settle(path: Path, settings: Mapping[str, str]) -> None:
-    """Gives a table settings, and those that all of ours have."""
-    with _explained(path, "changed"):
-        table = DeltaTable(str(path))
-        known = table.metadata().configuration
-        new = {k: v for k, v in {**_SETTINGS, **settings}.items() if known.get(k) != v}
-        if new:
-            table.alter.set_table_properties(
-                new, raise_if_not_exists=False, post_commithook_properties=_NO_MORE
+def create(place: Storage, schema: pa.Schema, settings: Mapping[str, str]) -> None:
+    """Makes an empty table, with these settings beside those that all of ours have."""
+    with explained(place, "created"):
+        is_here, every = isinstance(place, LocalFolder), {**_SETTINGS, **settings}
+        if not is_here or not entries.create(Path(place.where()), schema, every):
+            DeltaTable.create(
+                place.where(),
+                schema,
+                configuration=_SETTINGS,
+                storage_options=place.options(),
+                post_commithook_properties=_NO_MORE,
             )
+            settle(place, settings)  # of which creating takes none that are not Delta's
 
 
-def widen(path: Path, columns: Iterable[pa.Field]) -> None:
+def settle(place: Storage, settings: Mapping[str, str]) -> None:
+    """Gives a table settings, and those that all of ours have."""
+    with explained(place, "changed"):
+        for left in reversed(range(_ATTEMPTS)):
+            table = _opened(place)
+            known = table.metadata().configuration
+            new = {k: v for k, v in {**_SETTINGS, **settings}.items() if known.get(k) != v}
+            if not new:
+                return
+            try:
+                table.alter.set_table_properties(
+                    new, raise_if_not_exists=False, post_commithook_properties=_NO_MORE
+                )
+                return
+            except CommitFailedError:  # perhaps by itself: a storage has lost its answer
+                if not left:
+                    raise
+
+
+def widen(place: Storage, columns: Iterable[pa.Field]) -> None:
     """Adds columns to a table."""
-    with _explained(path, "changed"):
+    with explained(place, "changed"):
         fields = Schema.from_arrow(pa.schema(columns)).fields
-        DeltaTable(str(path)).alter.add_columns(fields, post_commithook_properties=_NO_MORE)
+        _opened(place).alter.add_columns(fields, post_commithook_properties=_NO_MORE)
 
 
-def write_file(path: Path, schema: pa.Schema, batch: int, tables: Iterable[pa.Table]) -> str | None:
+def write_file(
+    place: Storage, schema: pa.Schema, batch: int, tables: Iterable[pa.Table]
+) -> str | None:
     """Writes rows into a file in a table's folder, which is not yet part of it.
 
     One table after another, so that all are never in memory at once. Without rows, no file.
     """
     name = f"part-{batch:05}-{uuid4()}.parquet"
     rows = 0
-    with _explained(path, "written"):
-        try:
-            with ParquetWriter(path / name, schema, compression="snappy") as file:
-                for table in (table for table in tables if table.num_rows):
-                    rows += table.num_rows
-                    file.write_table(fitted(table, schema))
-        except BaseException:
-            (path / name).unlink(missing_ok=True)
-            raise
+    with explained(place, "written"), place.output(name) as path:
+        with ParquetWriter(path, schema, compression="snappy") as file:
+            for table in (table for table in tables if table.num_rows):
+                rows += table.num_rows
+                file.write_table(fitted(table, schema))
         if not rows:
-            (path / name).unlink()
+            path.unlink()
     return name if rows else None
 
 
-def add_file(path: Path, name: str, writer: str, batch: int) -> bool:
-    """Makes a file part of a table, once for every batch of a writer; False if it is gone."""
-    if not exists(path):
-        return False
-    with _explained(path, "written", [File(str(path / name), None, None)]):
-        table = DeltaTable(str(path))
+def add_files(
+    place: Storage, names: Sequence[str], writer: str, batch: int, version: int | None = None
+) -> int | None:
+    """Makes files part of a table, once for every batch of a writer; None if one is gone.
+
+    Returns the version that the table has then. Who knows the `version` that it had, and that it
+    does not have the batch, says so: then it need not be opened, unless others have changed it.
+    """
+    with explained(place, "written", *names):
+        are_there = all(place.size(name) is not None for name in names)
+        summed_up = version is None or (version + 1) % _ENTRIES_PER_SUMMARY == 0
+        if are_there and version is not None and not summed_up and isinstance(place, LocalFolder):
+            told = [_file(place, name) for name in names]
+            if entries.add(place.path(), version + 1, told, writer, batch):
+                return version + 1
+        if not exists(place):
+            return None
+        table = _opened(place)
         last = table.transaction_version(writer)
         if last is None or last < batch:
-            if not (path / name).exists():
-                return False
-            stat = (path / name).stat()
-            stats = json.dumps(_stats(read_metadata(path / name)))
-            changed = int(stat.st_mtime * 1000)
-            add = AddAction(name, stat.st_size, {}, changed, data_change=True, stats=stats)
+            if not are_there:
+                return None
             table.create_write_transaction(
-                [add],
+                [_added(place, name) for name in names],
                 "append",
                 table.schema(),
                 commit_properties=_by(writer, batch),
@@ -163,13 +206,27 @@ def add_file(path: Path, name: str, writer: str, batch: int) -> bool:
             table.update_incremental()
             if table.version() % _ENTRIES_PER_SUMMARY == 0:
                 table.create_checkpoint()
-    return True
+        return table.version()
 
 
-def last_batch(path: Path, writer: str) -> int:
+def _added(place: Storage, name: str) -> AddAction:
+    file = _file(place, name)
+    return AddAction(
+        name, file["size"], {}, file["modificationTime"], data_change=True, stats=file["stats"]
+    )
+
+
+def _file(place: Storage, name: str) -> dict[str, Any]:
+    """What an entry says of a file."""
+    with place.open(name) as file:
+        size, stats = file.size(), json.dumps(_stats(read_metadata(file)))
+    return {"path": name, "size": size, "modificationTime": int(1000 * time()), "stats": stats}
+
+
+def last_batch(place: Storage, writer: str) -> int:
     """The last batch of a writer that a table has, or -1."""
-    with _explained(path, "read"):
-        last = DeltaTable(str(path)).transaction_version(writer)
+    with explained(place, "read"):
+        last = _opened(place).transaction_version(writer)
     return -1 if last is None else last
 
 
@@ -209,7 +266,7 @@ def _told(value: int | str | datetime) -> int | str:
     return f"{value.astimezone(UTC).replace(tzinfo=None).isoformat(timespec='microseconds')}Z"
 
 
-def read(path: Path, use: Callable[[Snapshot], T]) -> T:
+def read(place: Storage, use: Callable[[Snapshot], T]) -> T:
     """What `use` makes of a table, as it is now.
 
     It is given the table anew if a file goes meanwhile.
@@ -217,24 +274,24 @@ def read(path: Path, use: Callable[[Snapshot], T]) -> T:
     for attempt in range(_ATTEMPTS):
         table: Snapshot | None = None
         try:
-            table = snapshot(path)
+            table = snapshot(place)
             return use(table)
         except MuntinError:
-            gone = table is None or any(not Path(file.path).exists() for file in table.files)
-            if not gone or attempt == _ATTEMPTS - 1 or not exists(path):
+            gone = table is None or any(place.size(file.name) is None for file in table.files)
+            if not gone or attempt == _ATTEMPTS - 1 or not exists(place):
                 raise
     raise AssertionError("unreachable")
 
 
-def snapshot(path: Path) -> Snapshot:
-    with _explained(path, "read"):
-        table = DeltaTable(str(path))
+def snapshot(place: Storage) -> Snapshot:
+    with explained(place, "read"):
+        table = _opened(place)
         schema = pa.schema(table.schema().to_arrow())
         actions = pa.table(table.get_add_actions(flatten=True))
-        return Snapshot(path, schema, tuple(_files(path, actions)), table.metadata().configuration)
+        return Snapshot(place, schema, tuple(_files(actions)), table.metadata().configuration)
 
 
-def _files(path: Path, actions: pa.Table) -> Iterator[File]:
+def _files(actions: pa.Table) -> Iterator[File]:
     def column(name: str) -> list[Any]:
         if name not in actions.column_names:
             return [None] * actions.num_rows
@@ -244,8 +301,10 @@ def _files(path: Path, actions: pa.Table) -> Iterator[File]:
 
     names = zip(column("min.window_name"), column("max.window_name"), strict=True)
     ends = zip(column("min.window_end"), column("max.window_end"), strict=True)
-    for file, name, end in zip(column("path"), names, ends, strict=True):
-        yield File(str(path / file), None if None in name else name, None if None in end else end)
+    sizes = zip(column("num_records"), column("size_bytes"), strict=True)
+    for file, name, end, (rows, size) in zip(column("path"), names, ends, sizes, strict=True):
+        known = None if None in name else name, None if None in end else end
+        yield File(file, *known, rows or 0, size or 0)
 
 
 def _as_numbers(column: pa.ChunkedArray) -> pa.ChunkedArray:
@@ -255,42 +314,47 @@ def _as_numbers(column: pa.ChunkedArray) -> pa.ChunkedArray:
     return column.cast(pa.timestamp("us", column.type.tz)).cast(pa.int64())
 
 
-def compact(path: Path) -> None:
+def compact(place: Storage) -> None:
     """Merges small files into larger ones once they are many. Readers find the same rows.
 
     The order of rows may change. Files go when they have not been part of the table for a while,
     and when what is in their place is on disk.
     """
-    with _explained(path, "compacted"):
-        table = DeltaTable(str(path))
-        before = log.version(path)
+    with explained(place, "compacted"):
+        table = _opened(place)
+        path = place.path() if isinstance(place, LocalFolder) else None
+        before = -1 if path is None else log.version(path)
         for size, many in _SIZES:
             sizes = pa.table(table.get_add_actions())["size_bytes"].to_pylist()
             if sum(each < size for each in sizes) >= many:
                 table.optimize.compact(
                     target_size=size, writer_properties=_WRITER, post_commithook_properties=_NO_MORE
                 )
-        disk.sync([*log.parts_since(path, before), path])
-        disk.sync([*log.files_since(path, before), log.folder_of(path)])
+        if path is not None:
+            disk.sync([*log.parts_since(path, before), path])
+            disk.sync([*log.files_since(path, before), log.folder_of(path)])
         table.vacuum(dry_run=False, full=True, post_commithook_properties=_NO_MORE)
         table.create_checkpoint()
-        disk.sync([*log.files_since(path, before), log.folder_of(path)])
+        if path is not None:
+            disk.sync([*log.files_since(path, before), log.folder_of(path)])
         table.cleanup_metadata()
 
 
 @contextmanager
-def _explained(path: Path, done: str, files: Sequence[File] = ()) -> Iterator[None]:
+def explained(place: Storage, done: str, *names: str) -> Iterator[None]:
     """Says which table was to be used, and which of its files is to blame if one is."""
     try:
         yield
     except Exception as error:  # deltalake raises plain ones too, for example from its casts
-        begin = f"the table {path} cannot be {done}"
-        file = log.damaged(path, (Path(each.path) for each in files))
+        begin = f"the table {place} cannot be {done}"
+        file = None
+        if isinstance(place, LocalFolder):
+            file = log.damaged(place.path(), map(place.path, names))
         if file is None:
             raise StateError(f"{begin}: {_first_line(error)}") from error
         raise StateError(
-            f"{begin}: {file} is damaged or gone; put back a copy of it, or move {path} away, with "
-            "the results up to now, and a new table begins"
+            f"{begin}: {file} is damaged or gone; put back a copy of it, or move {place} away, "
+            "with the results up to now, and a new table begins"
         ) from error
 
 

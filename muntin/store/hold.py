@@ -1,4 +1,4 @@
-"""Who uses a state folder: one process at a time, as long as the folder is there.
+"""Who uses a state: one process at a time, as long as it is there.
 
 Loads nothing that takes long, so that a folder in use is refused before anything is begun.
 """
@@ -7,43 +7,51 @@ from __future__ import annotations
 
 import fcntl
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from threading import Lock
+from typing import TYPE_CHECKING, Protocol, cast
 
 from muntin.errors import MuntinError, StateError
+from muntin.store.holder import Holder
+from muntin.store.storage import LocalFolder, Place, Storage, storage_of
+
+if TYPE_CHECKING:
+    from muntin.store.objects import ObjectStorage
 
 _LOCK = "lock"
+_MOST_TOLD = 200  # bytes of who holds a folder
+
+
+class Held(Protocol):
+    """What keeps other processes out."""
+
+    def require_there(self) -> None:
+        """Refuses to go on once the state is gone, or another's."""
+
+    def close(self) -> None:
+        """Lets others have it."""
 
 
 class StateHold:
-    """A state folder that this process holds. Its queries share it; other processes are refused."""
+    """A state that this process holds. Its queries share it; other processes are refused."""
 
-    def __init__(self, state: Path, alone: bool = False) -> None:
-        """`alone` refuses a folder that this process holds already."""
-        self._state = state.absolute()
-        self._key = state.resolve()
+    def __init__(self, state: Place, alone: bool = False) -> None:
+        """`alone` refuses a state that this process holds already."""
+        storage = storage_of(state)
+        self._key = _key(storage)
         with _holding:
-            handle, count = _held.get(self._key, (None, 0))
-            if alone and handle is not None:
-                raise StateError(_in_use(state, f"process {os.getpid()}"))
-            self._handle = handle if handle is not None else _lock(state)
-            _held[self._key] = self._handle, count + 1
+            held, count = _held.get(self._key, (None, 0))
+            if alone and held is not None:
+                raise StateError(_in_use(storage, str(Holder.own())))
+            self._held = held if held is not None else _taken(storage)
+            _held[self._key] = self._held, count + 1
         self._released = False
 
     def require_there(self) -> None:
-        """Refuses to go on once the folder was removed, or another one is in its place."""
-        try:
-            found = (self._state / _LOCK).stat()
-        except OSError:
-            found = None
-        if found is None or not os.path.samestat(found, os.fstat(self._handle)):
-            raise StateError(
-                f"the state folder {self._state} was removed or replaced while this run "
-                "used it, so the run stops; start it again, which reads the logs from where the "
-                "state that is there then says"
-            )
+        """Refuses to go on once the state is gone, or another's."""
+        self._held.require_there()
 
     @contextmanager
     def in_use(self) -> Iterator[None]:
@@ -61,19 +69,57 @@ class StateHold:
             if self._released:
                 return
             self._released = True
-            handle, count = _held.pop(self._key)
+            held, count = _held.pop(self._key)
             if count > 1:
-                _held[self._key] = handle, count - 1
+                _held[self._key] = held, count - 1
             else:
-                os.close(handle)
+                held.close()
+
+
+class _Lock:
+    """The lock of a folder, which is a file in it."""
+
+    def __init__(self, state: Path) -> None:
+        self._state = state.absolute()
+        require_usable(state)
+        self._handle = take_lock(state, _LOCK, str(Holder.own()))
+
+    def require_there(self) -> None:
+        try:
+            found = (self._state / _LOCK).stat()
+        except OSError:
+            found = None
+        if found is None or not os.path.samestat(found, os.fstat(self._handle)):
+            raise StateError(
+                f"the state folder {self._state} was removed or replaced while this run "
+                "used it, so the run stops; start it again, which reads the logs from where the "
+                "state that is there then says"
+            )
+
+    def close(self) -> None:
+        os.close(self._handle)
 
 
 _holding = Lock()
-_held: dict[Path, tuple[int, int]] = {}  # the locks of this process, and how many hold each
+_held: dict[str, tuple[Held, int]] = {}  # the states of this process, and how many hold each
+
+
+def _key(storage: Storage) -> str:
+    if isinstance(storage, LocalFolder):
+        return str(storage.path().resolve())
+    return storage.where()
+
+
+def _taken(storage: Storage) -> Held:
+    if isinstance(storage, LocalFolder):
+        return _Lock(storage.path())
+    from muntin.store.lease import Lease
+
+    return Lease(cast("ObjectStorage", storage))
 
 
 @contextmanager
-def locked(state: Path) -> Iterator[StateHold]:
+def locked(state: Place) -> Iterator[StateHold]:
     """Holds a state folder for one run alone."""
     hold = StateHold(state, alone=True)
     try:
@@ -82,48 +128,48 @@ def locked(state: Path) -> Iterator[StateHold]:
         hold.release()
 
 
-def require_free(state: Path) -> None:
-    """Refuses a state folder that is in use or unusable, before anything expensive is begun.
+def require_free(state: Place) -> None:
+    """Refuses a state that is in use or unusable, before anything expensive is begun.
 
     Makes nothing that is not there.
     """
-    require_usable(state)
-    if (state / _LOCK).exists():
-        with locked(state):
+    storage = storage_of(state)
+    if not isinstance(storage, LocalFolder):
+        from muntin.store import lease
+
+        with _holding:
+            if _key(storage) in _held:
+                raise StateError(_in_use(storage, str(Holder.own())))
+        lease.require_free(cast("ObjectStorage", storage))
+        return
+    require_usable(storage)
+    if (storage.path() / _LOCK).exists():
+        with locked(storage):
             pass
     else:
-        _require_folder(state)
+        _require_folder(storage.path())
 
 
-def require_usable(state: Path) -> None:
+def require_usable(place: Place) -> None:
     """Refuses a state folder whose name is no text, as result tables are named by URLs; one of
     another program; and one that has a file where a folder is needed.
     """
+    storage = storage_of(place)
+    if not isinstance(storage, LocalFolder):
+        return
+    state = storage.path()
     try:
         str(state.absolute()).encode()
     except UnicodeEncodeError:
         reason = "its name is not UTF-8, which result tables need; give another --state"
         raise StateError(_unusable(state, reason)) from None
-    foreign = _foreign(state)
-    if foreign is not None:
-        reason = f"{foreign} is none of a state's files; give a folder of its own, or a new one"
-        raise StateError(_unusable(state, reason))
+    require_own(state, {_LOCK, "streams", "results"}.__contains__)
     for folder in (state / "streams", state / "results"):
         inside = folder.iterdir() if folder.is_dir() else ()
         for path in (folder, *inside):
             if path.is_file():
                 reason = f"{path} is a file, where a state has a folder; move it away"
                 raise StateError(_unusable(state, reason))
-
-
-def _foreign(state: Path) -> Path | None:
-    """Something in a folder that was never a state: it belongs to somebody else."""
-    try:
-        names = {path.name for path in state.iterdir()} - {"lost+found"}
-    except OSError:
-        return None  # told of when it is used
-    known = names & {_LOCK, "streams", "results"}
-    return None if known or not names else state / min(names)
 
 
 def _require_folder(state: Path) -> None:
@@ -135,26 +181,42 @@ def _require_folder(state: Path) -> None:
         raise StateError(_unusable(state, f"{there} cannot be written to"))
 
 
-def _lock(state: Path) -> int:
-    """The open lock of a state folder, which no other process has."""
-    require_usable(state)
+def take_lock(folder: Path, name: str, holder: str) -> int:
+    """The open file of that name, which no other process has; the folder is made if need be.
+
+    Others are told who holds it. It is let go when the file is closed, or the process ends.
+    """
     try:
-        state.mkdir(parents=True, exist_ok=True)
-        handle = os.open(state / _LOCK, os.O_RDWR | os.O_CREAT, 0o644)
+        folder.mkdir(parents=True, exist_ok=True)
+        handle = os.open(folder / name, os.O_RDWR | os.O_CREAT, 0o644)
     except OSError as error:
-        raise StateError(_unusable(state, f"{error.filename}: {error.strerror}")) from error
+        raise StateError(_unusable(folder, f"{error.filename}: {error.strerror}")) from error
     try:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
-        pid = os.pread(handle, 20, 0).decode(errors="replace").strip()
+        other = os.pread(handle, _MOST_TOLD, 0).decode(errors="replace").strip()
         os.close(handle)
-        raise StateError(_in_use(state, f"process {pid}" if pid else "another muntin")) from None
+        raise StateError(_in_use(folder, other or "another muntin")) from None
     os.truncate(handle, 0)
-    os.pwrite(handle, f"{os.getpid()}\n".encode(), 0)
+    os.pwrite(handle, f"{holder}\n".encode(), 0)
     return handle
 
 
-def _in_use(state: Path, holder: str) -> str:
+def require_own(folder: Path, is_own: Callable[[str], bool]) -> None:
+    """Refuses a folder that has files, and none of those that are known by their names."""
+    try:
+        names = {path.name for path in folder.iterdir()} - {"lost+found"}
+    except OSError:
+        return  # told of when it is used
+    if names and not any(map(is_own, names)):
+        reason = (
+            f"{folder / min(names)} is none of a state's files; give a folder of its own, or a "
+            "new one"
+        )
+        raise StateError(_unusable(folder, reason))
+
+
+def _in_use(state: Path | Storage, holder: str) -> str:
     return f"the state folder {state} is in use by {holder}; stop it, or use another --state"
 
 

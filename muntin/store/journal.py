@@ -5,7 +5,9 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from datetime import UTC, datetime
+from itertools import chain
 from pathlib import Path
 from typing import Protocol
 from uuid import uuid4
@@ -13,18 +15,21 @@ from uuid import uuid4
 import pyarrow as pa
 
 from muntin.errors import MuntinError, StateError
-from muntin.kernel.block import Block
 from muntin.kernel.due import Due
 from muntin.kernel.kinds import kind_of
 from muntin.logs.tail import FilePosition
-from muntin.model import Job
+from muntin.model.jobs import VERSIONED, Job
 from muntin.run.catalog import Catalog, InForce
 from muntin.run.contracts import Collection
+from muntin.run.kept import Remembered, kept
+from muntin.run.many import Part, WaitingWindows
 from muntin.run.progress import Progress
-from muntin.run.results import Emission, no_windows
+from muntin.run.results import Departing, Emission, JobWindows, ToSave, stored_schema
+from muntin.store.blocks import BlockFiles
 from muntin.store.checkpoint import Checkpoint, Saved, differences
 from muntin.store.repeats import Ends
 from muntin.store.results import Results
+from muntin.store.storage import Place
 
 SAVES_PER_REWRITE = 64
 
@@ -35,7 +40,7 @@ class Resident(Collection, Protocol):
     def compact(self, catalog: Catalog) -> None:
         """Merges all steps into one."""
 
-    def restore(self, catalog: Catalog, blocks: Mapping[str, Sequence[Block]]) -> None:
+    def restore(self, catalog: Catalog, blocks: BlockFiles) -> None:
         """Starts from blocks that were saved."""
 
 
@@ -44,7 +49,7 @@ class Journal:
 
     def __init__(
         self,
-        state: Path,
+        state: Place,
         catalog: Catalog,
         collection: Resident,
         others: Iterable[str] = (),
@@ -56,18 +61,19 @@ class Journal:
         self._collection = collection
         self._saves = 0  # since files were begun anew
         self._untidy = False
+        self._kept: tuple[Catalog, Remembered] | None = None
         self.notes: list[str] = []
         self.batch = -1
         self.progress = Progress()
         self.before = InForce()
         self.positions: tuple[FilePosition, ...] = ()
         self.called = self._checkpoint.take_over(catalog, {self._stream, *others})
-        saved = self._checkpoint.load(catalog.shapes)
+        saved = self._checkpoint.load()
         self._writer = uuid4().hex if saved is None else saved.writer or self._stream
         self._known: dict[str, Ends] = {}  # windows that an earlier state has stored
-        self._prepared: set[str] = set()
+        self._prepared: dict[str, set[str]] = {}  # by job, the versions for which it has a table
         tables = saved.tables if saved is not None else {}
-        gone = [job for job in tables if job in catalog.jobs and not self._results.has(job)]
+        gone = [job for job in tables if job in catalog.titles and not self._results.has(job)]
         self._prepare(catalog, None if saved is None else tables)
         if self.called is not None:
             message = f"stream '{self._stream}' goes on where stream '{self.called}' stood"
@@ -77,23 +83,45 @@ class Journal:
         else:
             self._look_back(catalog.jobs.values(), f"stream '{self._stream}' has no state")
 
+    def keep_rows(self, name: str, rows: pa.Table) -> str:
+        return self._checkpoint.keep_rows(name, rows)
+
     def _prepare(self, catalog: Catalog, synced: Mapping[str, int] | None = None) -> list[Job]:
         """Has a table for every job; returns the jobs that are new."""
-        new = [job for name, job in catalog.jobs.items() if name not in self._prepared]
-        self._results.prepare({job.name: no_windows(job).table().schema for job in new}, synced)
-        self._prepared |= {job.name for job in new}
-        return new
+        new: dict[str, Job] = {}
+        more: list[Job] = []  # versions of jobs that have a table
+        for job in catalog.jobs.values():
+            versions = self._prepared.setdefault(job.title, set())
+            if job.version not in versions:
+                if versions:
+                    more.append(job)
+                else:
+                    new[job.title] = job
+                versions.add(job.version)
+        first = {title: stored_schema(job) for title, job in new.items()}
+        names = {title: kind_of(job.shape).names(job) for title, job in new.items()}
+        self._results.prepare(first, synced, names)
+        for job in more:
+            self._results.prepare({job.title: stored_schema(job)}, synced)
+        return list(new.values())
+
+    def require(self, job: Job) -> None:
+        """Raises a StateError if results of a job cannot be stored with those that there are."""
+        self._results.require({job.title: stored_schema(job)})
 
     def _look_back(self, jobs: Iterable[Job], why: str | None = None) -> None:
         """Learns which windows of jobs were stored that are none of this state, and says so."""
         told = []
         for job in jobs:
-            ends = self._results.ends(job.name)
-            if ends and kind_of(job.shape).has_windows:
-                self._known[job.name] = ends
-                told.append(f"job '{job.name}' has windows{_upto(job, ends)}")
-            elif ends:  # results without windows of their own cannot be told apart
-                told.append(f"job '{job.name}' stores again what it has")
+            kind, ends = kind_of(job.shape), self._results.ends(job.title)
+            mine = {name: ends[name] for name in kind.names(job) if name in ends}
+            if mine and kind.has_windows:
+                self._known[job.title] = self._known.get(job.title, {}) | mine
+                told.append(f"job '{job.title}' has windows{_upto(job, mine)}")
+            elif (
+                ends and not kind.has_windows
+            ):  # results without windows of their own cannot be told apart
+                told.append(f"job '{job.title}' stores again what it has")
         if told and why is not None:
             self.notes.append(
                 f"{why}, but results: {', '.join(told)}; windows that come out the same are not "
@@ -107,23 +135,26 @@ class Journal:
             self.notes.append(f"job '{job}': {message}")
         for job in self._results.publish(self._writer, saved.batch, saved.results):
             if job not in gone:
-                message = f"the file of its last results was taken away: {saved.results[job]}"
+                message = (
+                    f"the file of its last results was taken away: {', '.join(saved.results[job])}"
+                )
                 self.notes.append(f"job '{job}': {message}")
         known = saved.in_force
-        last = self._results.last_batch({*catalog.jobs, *known.shapes}, self._writer)
+        names = {name.partition(VERSIONED)[0] for name in known.shapes}
+        last = self._results.last_batch({*catalog.titles, *names}, self._writer)
         if last > saved.batch:
             self._writer = uuid4().hex  # whose numbers nobody has used
             why = f"the state of stream '{self._stream}' is of batch {saved.batch:,}, older than"
             self._look_back(catalog.jobs.values(), f"{why} batch {last:,} of its results")
         else:
-            self._known = {name: saved.known[name] for name in saved.known if name in catalog.jobs}
+            self._known = dict(saved.known)
             self._look_back(job for job in catalog.jobs.values() if not known.had(job))
         self.before = saved.in_force
-        now = catalog.in_force
-        self.notes += differences(self.before, now)
+        self.notes += differences(self.before, catalog)
         # The first commit rewrites what earlier runs have left, however short they were.
         self._saves = SAVES_PER_REWRITE
-        self._collection.restore(catalog, saved.blocks)
+        with self._checkpoint.advised():
+            self._collection.restore(catalog, self._checkpoint.blocks)
         self.batch = saved.batch
         self.progress = saved.progress
         for source in self.progress.sources.values():
@@ -135,24 +166,24 @@ class Journal:
         catalog: Catalog,
         emission: Emission,
         positions: tuple[FilePosition, ...] | None = None,
-    ) -> None:
+        whole: bool = False,
+    ) -> Emission:
         """Makes a batch final. Everything before this line of the run can be repeated.
 
-        Without new `positions` of files, those of before are kept.
+        Without new `positions` of files, those of before are kept. `whole` saves all blocks anew.
         """
         batch = self.batch + 1
         self._look_back(self._prepare(catalog))
         self.positions = self.positions if positions is None else positions
-        rows = {windows.job.name: windows.tables() for windows in emission.windows}
-        files = self._results.write(batch, rows, self._known)
-        anew = self._saves >= SAVES_PER_REWRITE
-        whole = anew and self._checkpoint.is_loose
-        blocks = self._all_blocks(catalog) if whole else emission.blocks
+        emission, files = self._written(batch, emission)
+        anew = whole or self._saves >= SAVES_PER_REWRITE
+        whole = whole or (anew and self._checkpoint.is_loose)
+        new = self._all_blocks(catalog) if whole else emission.to_save
         unsynced, tables = self._results.unsynced()
         now = catalog.in_force
         saved = Saved(
-            batch, self.progress, self.positions, now, blocks, files, tables,
-            self._writer, self._known, catalog.stream.sources,
+            batch, self.progress, self.positions, now, new.blocks, new.files, files, tables,
+            self._writer, self._known, catalog.stream.sources, self._kept_of(catalog),
         )  # fmt: skip
         # Until it is known that this is saved, the next would have to save everything.
         saves, self._saves = 0 if anew else self._saves + 1, SAVES_PER_REWRITE
@@ -163,15 +194,44 @@ class Journal:
             raise StateError(f"results of job '{gone[0]}': their table was taken away while it ran")
         self.batch = batch
         self._untidy |= anew
+        return emission
+
+    def _written(
+        self, batch: int, emission: Emission
+    ) -> tuple[Emission, dict[str, tuple[str, ...]]]:
+        """The emission with all rows in files or at hand, and the files of this batch."""
+        rows: dict[str, Iterable[pa.Table]] = {}
+        parts: dict[str, list[Part]] = {}
+        left: list[Departing] = []
+        for windows in emission.windows:
+            title = windows.job.title
+            repeats = bool(self._known.get(title))
+            if isinstance(windows, WaitingWindows):
+                first = sum(part.rows for part in parts.get(title, ()))
+                more, windows = self._results.have_written(batch, windows, first)
+                if not repeats:
+                    parts.setdefault(title, []).extend(more)
+            if repeats or isinstance(windows, JobWindows):
+                # What a table may have already is compared with it, by the driver.
+                rows[title] = chain(rows.get(title, ()), windows.tables())
+            left.append(windows)
+        files = self._results.write(batch, rows, self._known, parts)
+        return replace(emission, windows=tuple(left)), files
+
+    def _kept_of(self, catalog: Catalog) -> Remembered:
+        """What to remember of a catalog, which is the same for many batches."""
+        if self._kept is None or self._kept[0] is not catalog:
+            self._kept = catalog, kept(catalog)
+        return self._kept[1]
 
     def tidy(self) -> list[str]:
         """Merges small files of results where there may be many; returns what there is to say."""
         untidy, self._untidy = self._untidy, False
         return list(self._results.compact(self._prepared)) if untidy else []
 
-    def _all_blocks(self, catalog: Catalog) -> Mapping[str, Sequence[Block]]:
+    def _all_blocks(self, catalog: Catalog) -> ToSave:
         self._collection.compact(catalog)
-        return self._collection.answer(catalog, Due(), save={}).blocks
+        return self._collection.answer(catalog, Due(), save={}).to_save
 
 
 def _upto(job: Job, ends: Ends) -> str:
@@ -191,6 +251,6 @@ def rehearse() -> None:
         results = Results(Path(folder))
         results.prepare({"rehearsal": rows.schema})
         files = results.write(0, {"rehearsal": [rows]})
-        saved = Saved(0, Progress(), (), InForce(), {}, files)
+        saved = Saved(0, Progress(), (), InForce(), results=files)
         Checkpoint(Path(folder), "rehearsal").save(saved, whole=False)
         results.publish("rehearsal", 0, files)

@@ -18,12 +18,13 @@ from pyarrow.parquet import ParquetFile, read_metadata
 
 from muntin.errors import StateError
 
+FOLDER = "_delta_log"
 _SUMMARY = ".checkpoint.parquet"  # of the entries up to one
 _NEWEST = "_last_checkpoint"  # names the newest summary
 
 
 def folder_of(table: Path) -> Path:
-    return table / "_delta_log"
+    return table / FOLDER
 
 
 def version(table: Path) -> int:

@@ -17,7 +17,10 @@ from muntin.store.delta import Snapshot
 
 Ends = dict[str, int]  # where the last window of each name ends
 _WINDOW = ("window_name", "window_start", "window_end")
-_OF_STORING = ("revision", "emitted_at", "row_number", "c2_records")  # these differ in any case
+# These may differ in any case.
+_OF_STORING = (
+    "revision", "emitted_at", "row_number", "c2_records", "job_version", "results_used"
+)  # fmt: skip
 
 
 def ends_of(table: Snapshot) -> Ends:

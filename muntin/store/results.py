@@ -3,58 +3,102 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
+from types import MappingProxyType
+from typing import TypeVar
 
-import numpy as np
 import pyarrow as pa
 
 from muntin.errors import InputError, StateError
 from muntin.fidelity.score import EVER
-from muntin.store import delta, disk, log
+from muntin.run.many import Part, StoredWindows, WaitingWindows
+from muntin.store import delta, log
 from muntin.store.hold import require_usable
+from muntin.store.parts import NUMBER, FileParts, Numbered, PartWriter, in_order
 from muntin.store.repeats import Ends, ends_of, without_repeats
+from muntin.store.storage import LocalFolder, Place, Storage, storage_of
 
 _FIRST_FILES = 2  # that are looked at for the newest windows
-_FOLDER = "results"
-_NAMES = "muntin.windows"  # the setting of a table that lists the windows of which it has any
-_NUMBER = pa.field("row_number", pa.int64())  # a table has no order of its own
+FOLDER = "results"
+_MANY = 8  # jobs, from which on threads are worth their start
+_SIDE_BY_SIDE = 4
+_NAMES = "muntin.windows"  # the setting of a table that lists the windows it may have
+_VERSION = "job_version"
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class _Newest:
+    """The newest entry of a table's log, and whose batch that was; of a new table nobody's."""
+
+    version: int
+    writer: str | None = None
+    batch: int = -1
+
+    def before(self, writer: str, batch: int) -> int | None:
+        """The version, if the table cannot have this batch yet."""
+        return self.version if self.writer in (None, writer) and batch > self.batch else None
 
 
 class Results:
-    def __init__(self, state: Path) -> None:
+    def __init__(self, state: Place) -> None:
         require_usable(state)
-        self._folder = state / _FOLDER
+        self._state = storage_of(state)
+        self._folder = self._state.within(FOLDER)
         self._schemas: dict[str, pa.Schema] = {}
         self._names: dict[str, set[str]] = {}  # of windows that a job's table has
         self._versions: dict[str, int] = {}  # of tables, up to which they are on disk
-        self._unsynced: dict[str, list[Path]] = {}  # files of rows of tables that have changed
+        self._newest: dict[str, _Newest] = {}  # of tables that this program has written last
+        self._unsynced: dict[str, list[str]] = {}  # files of rows of tables that have changed
 
     def prepare(
-        self, schemas: Mapping[str, pa.Schema], synced: Mapping[str, int] | None = None
+        self,
+        schemas: Mapping[str, pa.Schema],
+        synced: Mapping[str, int] | None = None,
+        names: Mapping[str, Collection[str]] = MappingProxyType({}),
     ) -> None:
         """Creates the tables that are not there yet, so that readers find them empty.
 
         `synced` says up to which version tables are known to be on disk; without, those that have
-        rows are trusted.
+        rows are trusted. `names` are those of the windows that new tables will have.
         """
+
+        def prepare(job: str) -> None:
+            place, schema = self._folder.within(job), schemas[job].append(NUMBER)
+            if job not in self._schemas and isinstance(place, LocalFolder):
+                self._mend(job, place.path(), (synced or {}).get(job))
+            self._schemas[job], self._names[job] = schema, set()
+            if not delta.exists(place):
+                self._names[job] = set(names.get(job, ()))
+                delta.create(place, schema, {_NAMES: json.dumps(sorted(self._names[job]))})
+                self._newest[job] = _Newest(0)
+            else:
+                known = delta.snapshot(place)
+                _require_same_types(job, place, known.schema, schema)
+                new = [field for field in schema if field.name not in known.schema.names]
+                if new:
+                    delta.widen(place, new)
+                self._schemas[job] = pa.schema([*known.schema, *new])
+                self._names[job] = set(_names(known) or _read_names(known))
+                if known.files and _names(known) is None:
+                    delta.settle(place, {_NAMES: json.dumps(sorted(self._names[job]))})
+            self._unsynced.setdefault(job, []).extend(self._state.above(f"{FOLDER}/{job}"))
+
+        _each(prepare, schemas)
+
+    def require(self, schemas: Mapping[str, pa.Schema]) -> None:
+        """Raises a StateError if rows with these columns cannot be stored with those of a job."""
         for job, columns in schemas.items():
-            path, schema = self._folder / job, columns.append(_NUMBER)
-            self._mend(job, path, (synced or {}).get(job))
-            if not delta.exists(path):
-                delta.create(path, schema)
-            known = delta.snapshot(path)
-            _require_same_types(job, path, known.schema, schema)
-            new = [field for field in schema if field.name not in known.schema.names]
-            if new:
-                delta.widen(path, new)
-            self._schemas[job] = pa.schema([*known.schema, *new])
-            self._names[job] = set(_names(known) or _read_names(known))
-            if known.files and _names(known) is None:
-                delta.settle(path, {_NAMES: json.dumps(sorted(self._names[job]))})
-            self._unsynced[job] = disk.folders(path, self._folder.parent)
+            place = self._folder.within(job)
+            if delta.exists(place):
+                known = delta.snapshot(place).schema
+                _require_same_types(job, place, known, columns.append(NUMBER))
 
     def _mend(self, job: str, path: Path, synced: int | None) -> None:
         """Takes away what a power cut has left of a table's newest entries."""
@@ -65,76 +109,115 @@ class Results:
         log.mend(path, synced)
         self._versions[job] = synced
 
-    def unsynced(self) -> tuple[list[Path], dict[str, int]]:
+    def unsynced(self) -> tuple[list[str], dict[str, int]]:
         """What to sync so that tables are on disk as they are now, and their versions then."""
-        paths: list[Path] = []
+        names: list[str] = []
         for job, more in self._unsynced.items():
-            path = self._folder / job
-            paths += [*more, path, *log.files_since(path, self._versions.get(job, -1))]
-            paths.append(log.folder_of(path))
-            self._versions[job] = log.version(path)
+            table, name = self._folder.within(job), f"{FOLDER}/{job}"
+            if isinstance(table, LocalFolder):
+                entries = log.files_since(table.path(), self._versions.get(job, -1))
+                names += [*more, name, *(f"{name}/{log.FOLDER}/{path.name}" for path in entries)]
+                names.append(f"{name}/{log.FOLDER}")
+                self._versions[job] = log.version(table.path())
         self._unsynced = {}
-        return paths, dict(self._versions)
+        return names, dict(self._versions)
 
     def has(self, job: str) -> bool:
         """Whether a job has a table."""
-        return delta.exists(self._folder / job)
+        return delta.exists(self._folder.within(job))
 
     def ends(self, job: str) -> Ends:
         """How far the windows of a job's table go, by their names."""
-        return delta.read(self._folder / job, ends_of)
+        if self._newest.get(job) == _Newest(0):  # it was made just now
+            return {}
+        return delta.read(self._folder.within(job), ends_of)
 
     def last_batch(self, jobs: Iterable[str], writer: str) -> int:
         """The last batch of a writer that any of the tables of jobs has, or -1."""
-        paths = (self._folder / job for job in jobs)
-        return max((delta.last_batch(path, writer) for path in paths if delta.exists(path)),
+        places = (self._folder.within(job) for job in jobs)
+        return max((delta.last_batch(place, writer) for place in places if delta.exists(place)),
                    default=-1)  # fmt: skip
+
+    def have_written(
+        self, batch: int, windows: WaitingWindows, first: int
+    ) -> tuple[list[Part], StoredWindows]:
+        """Has tasks store the rows that they have, numbered from the `first` on.
+
+        No reader finds the files until they are published. Returns them, and where the rows are.
+        """
+        job = windows.job.title
+        writer = PartWriter(self._folder.within(job), self._schemas[job], batch)
+        with _explained(job):
+            parts = windows.waiting.write(windows, writer, first)
+            taken_back = windows.takes_back(windows.withdrawn(windows.rows_of))
+            last = writer.write(in_order(taken_back, first + sum(part.rows for part in parts)))
+            parts += [last] if last is not None else []
+        windows.waiting.let_go()
+        names = tuple(part.name for part in parts)
+        size = sum(part.nbytes for part in parts)
+        return parts, windows.stored(FileParts(writer.place, names), size)
 
     def write(
         self,
         batch: int,
         rows: Mapping[str, Iterable[pa.Table]],
         known: Mapping[str, Ends] | None = None,
-    ) -> dict[str, str]:
+        parts: Mapping[str, Sequence[Part]] | None = None,
+    ) -> dict[str, tuple[str, ...]]:
         """Stores rows of jobs, where no reader finds them until the files are published.
 
         Their tables were prepared. Up to where windows are `known`, a table may have them already.
+        Returns the files of each job, `parts` that tasks have written among them.
         """
-        files = {}
-        for job, tables in rows.items():
-            path = self._folder / job
+        written = parts or {}
+
+        def write(job: str) -> tuple[str, ...]:
+            place, tables = self._folder.within(job), rows.get(job, ())
+            mine = written.get(job, ())
             if known and known.get(job):
                 tables = self._without_repeats(job, tables, known[job])
-            numbered = _Numbered(tables)
+            numbered = Numbered(in_order(tables, sum(part.rows for part in mine)))
             with _explained(job):
-                file = delta.write_file(path, self._schemas[job], batch, numbered)
-                if not numbered.names <= self._names[job]:
-                    self._names[job] |= numbered.names
-                    delta.settle(path, {_NAMES: json.dumps(sorted(self._names[job]))})
-            if file is not None:
-                files[job] = file
-                self._unsynced.setdefault(job, []).append(path / file)
-        return files
+                file = delta.write_file(place, self._schemas[job], batch, numbered)
+                names = numbered.names.union(*(part.windows for part in mine))
+                if not names <= self._names[job]:
+                    self._names[job] |= names
+                    delta.settle(place, {_NAMES: json.dumps(sorted(self._names[job]))})
+            files = (*(part.name for part in mine), *([] if file is None else [file]))
+            if files:
+                self._unsynced.setdefault(job, []).extend(f"{FOLDER}/{job}/{n}" for n in files)
+            return files
+
+        jobs = dict.fromkeys((*rows, *written))
+        return {job: files for job, files in _each(write, jobs).items() if files}
 
     def _without_repeats(self, job: str, tables: Iterable[pa.Table], known: Ends) -> list[pa.Table]:
         """The rows without windows that the table has as they are."""
-        schema = self._schemas[job].remove(self._schemas[job].get_field_index(_NUMBER.name))
-        whole = pa.concat_tables([delta.fitted(table, schema) for table in tables])
-        return [delta.read(self._folder / job, lambda table: without_repeats(table, whole, known))]
+        schema = self._schemas[job].remove(self._schemas[job].get_field_index(NUMBER.name))
+        fitted = (delta.fitted(table, schema) for table in tables)
+        whole = pa.concat_tables([schema.empty_table(), *fitted])
+        return [
+            delta.read(self._folder.within(job), lambda table: without_repeats(table, whole, known))
+        ]
 
-    def publish(self, writer: str, batch: int, files: Mapping[str, str]) -> list[str]:
+    def publish(self, writer: str, batch: int, files: Mapping[str, Sequence[str]]) -> list[str]:
         """Shows the files of a writer's batch; one that is shown already changes nothing.
 
         Returns the jobs whose file, or table, somebody has taken away.
         """
-        gone = []
-        for job, file in files.items():
+
+        def publish(job: str) -> bool:
             with _explained(job):
-                if delta.add_file(self._folder / job, file, writer, batch):
-                    self._unsynced.setdefault(job, [])
-                else:
-                    gone.append(job)
-        return gone
+                newest = self._newest.pop(job, None)
+                version = None if newest is None else newest.before(writer, batch)
+                place = self._folder.within(job)
+                added = delta.add_files(place, files[job], writer, batch, version)
+            if added is not None:
+                self._newest[job] = _Newest(added, writer, batch)
+                self._unsynced.setdefault(job, [])
+            return added is not None
+
+        return [job for job, added in _each(publish, files).items() if not added]
 
     def compact(self, jobs: Collection[str]) -> Iterator[str]:
         """Keeps tables of jobs quick to read and to add to, however many batches they have.
@@ -142,18 +225,21 @@ class Results:
         Where that fails, perhaps because somebody else does the same, it is told: nothing is lost.
         """
         for job in jobs:
-            path = self._folder / job
+            place = self._folder.within(job)
+            self._newest.pop(job, None)
             try:
-                if delta.exists(path):
-                    delta.compact(path)
+                if delta.exists(place):
+                    delta.compact(place)
                     self._unsynced.setdefault(job, [])
             except StateError as error:
                 yield f"results of job '{job}': {error}; this is tried again later"
 
     def jobs(self) -> list[str]:
-        if not self._folder.is_dir():
-            return []
-        return sorted(path.name for path in self._folder.iterdir() if delta.exists(path))
+        return [job for job in self._folder.folders("") if self.has(job)]
+
+    def latest_rows(self, job: str) -> int:
+        """How many rows the newest windows of a job have, revisions among them."""
+        return delta.read(self._folder.within(job), _counted)
 
     def read(
         self,
@@ -166,23 +252,21 @@ class Results:
 
         `after` a time: rows of windows that left later.
         """
-        path = self._folder / job
-        if not delta.exists(path):
+        place = self._folder.within(job)
+        if not delta.exists(place):
             known = ", ".join(self.jobs()) or "none yet"
-            raise InputError(
-                f"no results of job '{job}' in {self._folder.parent}; there are: {known}"
-            )
+            raise InputError(f"no results of job '{job}' in {self._state}; there are: {known}")
         window = "window_name, window_start, window_end"
         where = [f"emitted_at > TIMESTAMPTZ '{after.isoformat()}'"] if after else []
         wanted = [] if revisions else [f"revision = max(revision) OVER (PARTITION BY {window})"]
         if latest:
             wanted.append("window_end = max(window_end) OVER (PARTITION BY window_name)")
         newest = f" QUALIFY {' AND '.join(wanted)}" if wanted else ""
-        order = f" ORDER BY window_end, revision, {_NUMBER.name}"
+        order = f" ORDER BY window_end, revision, {NUMBER.name}"
 
         def rows(table: delta.Snapshot) -> pa.Table:
-            if _NUMBER.name not in table.schema.names:
-                message = f"the results of job '{job}' in {path} are of an earlier version"
+            if NUMBER.name not in table.schema.names:
+                message = f"the results of job '{job}' in {place} are of an earlier version"
                 raise StateError(
                     f"{message} of Muntin; read them with another tool, or use another --state"
                 )
@@ -190,10 +274,30 @@ class Results:
             some = f" WHERE {' AND '.join([*where, *only])}" if where or only else ""
             rows = f"SELECT * FROM stored{some}{newest}"
             # A revision without rows is stored as one that has no score.
-            shown = f"SELECT * EXCLUDE ({_NUMBER.name}) FROM ({rows}) WHERE c2 IS NOT NULL{order}"
+            told = f"* EXCLUDE ({NUMBER.name})"
+            if (
+                _VERSION in table.schema.names
+            ):  # rows from before jobs had versions are of the first
+                told += f" REPLACE (coalesce({_VERSION}, 1) AS {_VERSION})"
+            shown = f"SELECT {told} FROM ({rows}) WHERE c2 IS NOT NULL{order}"
             return table.query(files, shown)
 
-        return delta.read(path, rows)
+        return delta.read(place, rows)
+
+
+def _counted(table: delta.Snapshot) -> int:
+    files, only = _latest(table)
+    some = f" WHERE {' AND '.join(only)}" if only else ""
+    sql = f"SELECT count(window_end) AS n FROM stored{some}"
+    return int(table.query(files, sql)["n"][0].as_py()) if files else 0
+
+
+def _each(do: Callable[[str], T], jobs: Collection[str]) -> dict[str, T]:
+    """What comes of each job's table; those of many jobs are written side by side."""
+    if len(jobs) < _MANY:
+        return {job: do(job) for job in jobs}
+    with ThreadPoolExecutor(_SIDE_BY_SIDE, thread_name_prefix="muntin-tables") as threads:
+        return dict(zip(jobs, threads.map(do, jobs), strict=True))
 
 
 def _latest(table: delta.Snapshot) -> tuple[Sequence[delta.File], list[str]]:
@@ -230,7 +334,7 @@ def _may_be_newer(file: delta.File, name: str, end: int | None) -> bool:
 
 
 def _names(table: delta.Snapshot) -> list[str] | None:
-    """The windows of which a table has any; None if nobody has noted it."""
+    """The windows that a table may have; None if nobody has noted it."""
     told = table.settings.get(_NAMES)
     return None if told is None else json.loads(told)
 
@@ -241,22 +345,6 @@ def _read_names(table: delta.Snapshot) -> list[str]:
     return names
 
 
-class _Numbered:
-    """Tables with the number of each row, and the names of windows that they have had so far."""
-
-    def __init__(self, tables: Iterable[pa.Table]) -> None:
-        self._tables = tables
-        self.names: set[str] = set()
-
-    def __iter__(self) -> Iterator[pa.Table]:
-        rows = 0
-        for table in self._tables:
-            self.names.update(table["window_name"].unique().to_pylist())
-            numbers = np.arange(rows, rows + table.num_rows)
-            yield table.append_column(_NUMBER, pa.array(numbers))
-            rows += table.num_rows
-
-
 @contextmanager
 def _explained(job: str) -> Iterator[None]:
     try:
@@ -265,12 +353,12 @@ def _explained(job: str) -> Iterator[None]:
         raise StateError(f"results of job '{job}': {error}") from error
 
 
-def _require_same_types(job: str, path: Path, known: pa.Schema, wanted: pa.Schema) -> None:
+def _require_same_types(job: str, place: Storage, known: pa.Schema, wanted: pa.Schema) -> None:
     """Columns may be added; one whose type has changed would be rounded or refused."""
     for field in wanted:
         if field.name in known.names and known.field(field.name).type != field.type:
             raise StateError(
                 f"column '{field.name}' of job '{job}' is now {field.type}, but its results in "
-                f"{path} have {known.field(field.name).type}; give the column or the job another "
+                f"{place} have {known.field(field.name).type}; give the column or the job another "
                 f"name, or move the old table away"
             )

@@ -10,12 +10,13 @@ from __future__ import annotations
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
+from uuid import uuid4
 
 import pyarrow as pa
 
-from muntin.model import Tally
+from muntin.model.counts import Tally
 from muntin.store import tape
+from muntin.store.storage import Place, storage_of
 from muntin.windows.ledger import Grid, Ledger
 
 Last = tuple[str, int, int]  # an axis, a size and the last pane that a file has of it
@@ -58,16 +59,16 @@ class TallyFiles:
 
     def __init__(
         self,
-        folder: Path,
+        folder: Place,
         files: Mapping[str, Stored] | None = None,
         forgotten: Mapping[Grid, int] | None = None,
     ) -> None:
-        self._folder = folder
+        self._folder = storage_of(folder)
         self._is_new = files is None
         self.files = dict(files or {})
         self.forgotten = dict(forgotten or {})
-        self._name: str | None = None  # of the file that is being added to
-        self._current = Ledger()  # what is in it
+        self._adding: list[str] = []  # the files that have what was added since one was begun
+        self._current = Ledger()  # what is in them
 
     def write(self, batch: int, ledger: Ledger, anew: bool) -> None:
         """Adds what has changed in the ledger; `anew`, to a new file.
@@ -80,19 +81,21 @@ class TallyFiles:
         if anew:
             self._close(batch)
         if changes.whole:
-            self.files, self.forgotten, self._name = {}, {}, None
+            self.files, self.forgotten, self._adding = {}, {}, []
         for grid, before in changes.forgotten.items():
             self.forgotten[grid] = max(before, self.forgotten.get(grid, before))
         if changes.tallies:
             self._add(batch, changes.tallies)
         if len(self._current) > _MOST:
-            self._name, self._current = None, Ledger()
+            self._adding, self._current = [], Ledger()
 
     def read(self) -> Ledger:
         """The ledger that was written, which remembers its changes from here on."""
         ledger = Ledger()
-        for name, stored in self.files.items():
-            for record in tape.read(self._folder / name, stored.length):
+        folder = self._folder
+        found = zip(self.files.items(), folder.read_all(list(self.files)), strict=True)
+        for (name, stored), data in found:
+            for record in tape.records_in(data, folder.where(name), stored.length):
                 ledger.add(_decode(record))
         for grid, before in self.forgotten.items():
             ledger.forget(grid, before)
@@ -100,27 +103,39 @@ class TallyFiles:
         return ledger
 
     def _add(self, batch: int, tallies: Sequence[Tally]) -> None:
-        write = tape.add
-        if self._name is None:  # what a batch that failed may have left there is written over
-            self._name, self._current = f"ledger-{batch:09}.tape", Ledger()
-            write = tape.create
+        data = tape.framed([_encode(tallies)])
+        if not self._adding:
+            self._current = Ledger()
+        if not self._adding or not self._folder.appends:
+            name, known = _name(batch), Stored(0, 0, ())
+            self._folder.put(name, data)
+            self._adding.append(name)
+            length = len(data)
+        else:
+            name = self._adding[-1]
+            known, length = self.files[name], self._folder.append(name, data)
         self._current.add(tallies)
-        known = self.files.get(self._name, Stored(0, 0, ()))
-        length = write(self._folder / self._name, [_encode(tallies)])
         count = known.tallies + len(tallies)
-        self.files[self._name] = Stored(length, count, _last(known.last, tallies))
+        self.files[name] = Stored(length, count, _last(known.last, tallies))
 
     def _close(self, batch: int) -> None:
-        """Drops files that nobody needs, and merges the one that was added to if that helps."""
+        """Drops files that nobody needs, and merges what was added if that helps."""
         forgotten = self.forgotten
         self.files = {n: stored for n, stored in self.files.items() if stored.is_needed(forgotten)}
-        known = self.files.get(self._name or "")
-        if known is not None and self._name is not None and 2 * len(self._current) < known.tallies:
-            del self.files[self._name]
-            merged = f"ledger-{batch:09}-merged.tape"
-            length = tape.create(self._folder / merged, [_encode(list(self._current))])
-            self.files[merged] = Stored(length, len(self._current), known.last)
-        self._name = None
+        known = {n: self.files[n] for n in self._adding if n in self.files}
+        tallies = sum(stored.tallies for stored in known.values())
+        if known and (len(known) > 1 or 2 * len(self._current) < tallies):
+            self.files = {n: stored for n, stored in self.files.items() if n not in known}
+            merged, held = _name(batch), list(self._current)
+            data = tape.framed([_encode(held)])
+            self._folder.put(merged, data)
+            self.files[merged] = Stored(len(data), len(held), _last((), held))
+        self._adding = []
+
+
+def _name(batch: int) -> str:
+    """One that no other file has, not even what an earlier attempt has left."""
+    return f"ledger-{batch:09}-{uuid4().hex[:8]}.tape"
 
 
 def _last(known: Sequence[Last], tallies: Sequence[Tally]) -> tuple[Last, ...]:

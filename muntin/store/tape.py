@@ -28,7 +28,7 @@ def add(path: Path, records: Iterable[bytes]) -> int:
         with path.open("r+b", buffering=0) as file:  # which makes none where one was taken away
             before = file.seek(0, os.SEEK_END)
             try:
-                data = b"".join(map(_framed, records))
+                data = framed(records)
                 if file.write(data) != len(data):
                     raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
                 return file.tell()
@@ -44,7 +44,7 @@ def create(path: Path, records: Iterable[bytes]) -> int:
     hidden = path.with_name(f".{path.name}")
     try:
         with hidden.open("wb") as file:
-            file.writelines(map(_framed, records))
+            file.write(framed(records))
             length = file.tell()
             file.flush()
             os.fsync(file.fileno())
@@ -60,15 +60,21 @@ def read(path: Path, upto: int | None = None) -> Iterator[bytes]:
     Without a length, what was cut off at the end was never written; before that, all must be whole.
     """
     try:
-        data = memoryview(path.read_bytes())
+        data = path.read_bytes()
     except OSError as error:
         raise StateError(f"{path} cannot be read: {error.strerror}") from error
+    yield from records_in(data, str(path), upto)
+
+
+def records_in(content: bytes, place: str, upto: int | None = None) -> Iterator[bytes]:
+    """The same of what a file holds, wherever it is."""
+    data = memoryview(content)
     at, end = 0, len(data) if upto is None else upto
     while at < end and (record := _record(data, at)) is not None:
         yield bytes(record)
         at += _HEAD.size + len(record)
     if at != upto if upto is not None else not at or _goes_on(data, at):
-        raise StateError(f"{path} is damaged at byte {at:,}")
+        raise StateError(f"{place} is damaged at byte {at:,}")
 
 
 def places(path: Path) -> Iterator[tuple[int, bytes]]:
@@ -117,5 +123,6 @@ def _goes_on(data: memoryview, at: int) -> bool:
     return any(_record(data, later) is not None for later in range(at + 1, len(data)))
 
 
-def _framed(record: bytes) -> bytes:
-    return _HEAD.pack(len(record), zlib.crc32(record)) + record
+def framed(records: Iterable[bytes]) -> bytes:
+    """Records as a file has them."""
+    return b"".join(_HEAD.pack(len(each), zlib.crc32(each)) + each for each in records)

@@ -17,7 +17,9 @@ from operator import itemgetter
 import numpy as np
 from numpy.typing import NDArray
 
-from muntin.model import NOWHERE, Counts, Shape, Tally
+from muntin.model.counts import Counts, Tally
+from muntin.model.records import NOWHERE
+from muntin.model.shapes import Shape
 from muntin.windows.spec import WindowSpec
 
 Grid = tuple[str, int]  # an axis and the size of panes on it

@@ -17,7 +17,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from muntin.model import Job
+from muntin.model.jobs import Job
 from muntin.windows.spec import MOST_PANES, on_one_grid
 
 Numbers = NDArray[np.int64]

@@ -12,7 +12,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
-from muntin.model import Shape, Tally
+from muntin.model.counts import Tally
+from muntin.model.shapes import Shape
 from muntin.windows.spec import WindowSpec
 
 Rows = TypeVar("Rows")

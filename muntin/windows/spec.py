@@ -186,6 +186,23 @@ class WindowSpec:
     def bounds(self, end: int) -> tuple[int, int]:
         return self.start(end) * self.pane, end * self.pane
 
+    def end_before(self, end: int) -> int:
+        """The end of the window that ends one step earlier."""
+        if self.regular:
+            return end - self.stride
+        if not self.cumulates:
+            return self._pane(self._place(end) - self._stride)
+        begin = self.start(end)
+        if self.units is None or self.units.by is None:
+            size = self.step // self.pane
+            return begin + (end - begin - 1) // size * size
+        if self.units.by == self.units.calendar:
+            first = self._place(begin)
+            steps = (self._place(end) - first - 1) // self.units.step
+            return self._pane(first + steps * self.units.step)
+        by = self.units.by
+        return by.at(by.number(end * self.pane) - 1) // self.pane
+
     def _next_step(self, pane: int) -> int:
         """The first end after a pane of windows that cumulate."""
         place = self._place(pane)

@@ -11,7 +11,8 @@ import pyarrow as pa
 from pyarrow import flight
 
 from muntin.errors import InputError, WireError
-from muntin.model import Column, Stream
+from muntin.model.records import Column
+from muntin.model.streams import Stream
 from muntin.wire.addresses import addresses
 from muntin.wire.keys import Keys
 from muntin.wire.messages import Exchange, Fetch, Heard, Parcel, Range, decode, encode, unpack
@@ -20,6 +21,14 @@ SECONDS = 5.0  # after which an agent that says nothing is away
 _OF_RELAY = 0.7  # of the patience that it meets, so that its own answer is in time
 _TRIES = 3  # to get a delivery that arrives damaged
 _Answer = TypeVar("_Answer")
+_WITHOUT_KEYS = "; one that listens to others needs --keys"
+_OF_KEYS = {
+    "is not in peer certificate": ": its certificate is for other hosts; `muntin keys FOLDER "
+    "NAME=HOST` makes one, where there is none of that name yet",
+    "handshake failed": " with these --keys: it has none, or its certificate is of another ca.pem",
+    "Socket closed": " with these --keys: with --mutual it wants to see pipeline.pem and "
+    "pipeline.key, of its own ca.pem",
+}
 
 _clients: dict[tuple[str, Keys | None], flight.FlightClient] = {}
 _lock = Lock()
@@ -111,10 +120,15 @@ class Client:
         if isinstance(error, flight.FlightUnavailableError | flight.FlightTimedOutError):
             with _lock:
                 _clients.pop((address, self.keys), None)
-            hint = "" if self.keys else "; one that listens to others needs --keys"
-            return WireError(f"the agent at {address} cannot be reached{hint}")
+            reason = _WITHOUT_KEYS if self.keys is None else _of_keys(str(error))
+            return WireError(f"the agent at {address} cannot be reached{reason}")
         told = str(error).split(". Detail:")[0].split(". gRPC client debug")[0]
         return WireError(f"the agent at {address}: {told}")
+
+
+def _of_keys(told: str) -> str:
+    """Why a connection with keys was not made, as far as gRPC tells."""
+    return next((reason for sign, reason in _OF_KEYS.items() if sign in told), "")
 
 
 def remaining(left: Mapping[str, Range], parcel: Parcel) -> dict[str, Range]:

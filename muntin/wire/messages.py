@@ -27,9 +27,12 @@ import msgspec
 from muntin.errors import WireError
 from muntin.fidelity.losses import Loss
 from muntin.kernel.block import Block
+from muntin.kernel.block import encode as encode_rows
 from muntin.kernel.compute import Recipe
 from muntin.kernel.reading import Reading
-from muntin.model import Stream
+from muntin.kernel.tables import version_rows
+from muntin.model.streams import Stream
+from muntin.model.tables import TableVersion
 from muntin.windows.ledger import Grid
 from muntin.wire.coding import from_json, from_msgpack
 
@@ -46,15 +49,50 @@ class Plan:
     stream: Stream
     recipes: tuple[Recipe, ...]
     slack_us: int | None
+    rows: Mapping[str, bytes] = field(default_factory=dict, compare=False, repr=False)
+    """Of the results that records are joined with, by the path of each version; where it is sent"""
 
     @cached_property
     def digest(self) -> str:
         """Tells plans apart by what they mean, not by how far windows have left."""
+        newest = {name: (v.number, v.mark) for name, v in self.newest.items()}
+        return sha256(repr((self.meaning, sorted(newest.items()))).encode()).hexdigest()[:16]
+
+    @cached_property
+    def meaning(self) -> str:
+        """The same, whichever results records are joined with."""
         lasting = tuple(
             replace(recipe, over=None, needs=None, until=None) for recipe in self.recipes
         )
         told = repr((replace(self, recipes=lasting), [recipe.shape.pane for recipe in lasting]))
         return sha256(told.encode()).hexdigest()[:16]
+
+    @property
+    def newest(self) -> dict[str, TableVersion]:
+        """The last versions of the tables that records are joined with, by their names."""
+        joins = (join for recipe in self.recipes for join in recipe.shape.joins)
+        return {join.table.name: join.table.versions[-1] for join in joins if join.table.versions}
+
+    def sent(self, pipeline: str) -> Plan:
+        """The plan as agents need it: with the rows of results that records are joined with.
+
+        Versions are called by the name of the pipeline, since its files are not there.
+        """
+        rows: dict[str, bytes] = {}
+        recipes = []
+        for recipe in self.recipes:
+            joins = []
+            for join in recipe.shape.joins:
+                called = [
+                    replace(v, path=f"{pipeline}/{join.table.name}/{v.number}/{v.mark}")
+                    for v in join.table.versions
+                ]
+                for version, own in zip(join.table.versions, called, strict=True):
+                    if own.path is not None and own.path not in rows:
+                        rows[own.path] = encode_rows(version_rows(join.table, version))
+                joins.append(replace(join, table=replace(join.table, versions=tuple(called))))
+            recipes.append(replace(recipe, shape=replace(recipe.shape, joins=tuple(joins))))
+        return replace(self, recipes=tuple(recipes), rows=rows)
 
     @property
     def python(self) -> str | None:
@@ -67,7 +105,7 @@ class Plan:
 
 
 @dataclass(frozen=True)
-class Limits:
+class Departed:
     """Positions before which sessions of a shape have left, and nobody needs anything."""
 
     over: int | None = None
@@ -97,7 +135,7 @@ class Exchange:
     digest: str  # of the plan
     known: Mapping[str, Known] = field(default_factory=dict)  # by agent
     plan: Plan | None = None
-    limits: Mapping[str, Limits] = field(default_factory=dict)  # by shape
+    departed: Mapping[str, Departed] = field(default_factory=dict)  # by shape
     wanted: Mapping[str, int] = field(default_factory=dict)
     """By axis: positions before which panes are wanted, whether or not they are over."""
     relays: tuple[str, ...] = ()  # that have passed it on
@@ -118,6 +156,7 @@ class News:
     trouble: str = ""  # why it cannot go on now; it tries again
     via: tuple[str, ...] = ()  # addresses from who hears this to the agent, its own the last
     identity: str = ""  # tells processes of one name apart
+    slack_us: int | None = None  # as its own settings have it; None: they say nothing of it
 
 
 @dataclass(frozen=True)
@@ -163,6 +202,8 @@ class Parcel:
     readings: tuple[Reading, ...]
     blocks: Mapping[str, bytes]
     grids: Mapping[str, Grid] = field(default_factory=dict)  # by shape
+    joined: Mapping[str, int] = field(default_factory=dict)
+    """By table that records are joined with: the last version that was known then."""
 
 
 def encode(message: object) -> bytes:

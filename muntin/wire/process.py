@@ -6,12 +6,14 @@ import ipaddress
 import signal
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from threading import Event, Thread
 
 import pyarrow as pa
 
 from muntin.errors import InputError
-from muntin.wire.keys import Keys
+from muntin.units import parse_bytes
+from muntin.wire.keys import Keys, read_keys
 from muntin.wire.server import Answering, Server
 
 LIBRARIES = 128 << 20  # bytes of a process that does nothing
@@ -31,7 +33,7 @@ class Door:
         """The host; refuses to be open to everybody. `kind` is what listens, as "an agent"."""
         host, _, port = self.listen.rpartition(":")
         try:
-            if not port.isdigit():
+            if not port.isdigit() or int(port) >= 1 << 16:
                 raise ValueError
             found = ipaddress.ip_address("127.0.0.1" if host == "localhost" else host.strip("[]"))
         except ValueError:
@@ -43,6 +45,22 @@ class Door:
                 f"{self.listen} is open to others: {_alone(kind)}; give --keys, or 127.0.0.1:PORT"
             )
         return found
+
+
+def door_of(listen: str, keys: str | None, name: str, mutual: bool) -> Door:
+    """The door that options of a command line mean; `keys` is a folder."""
+    if mutual and keys is None:
+        raise InputError("--mutual is about certificates; give --keys too")
+    own = None if keys is None else read_keys(Path(keys), name, required=True)
+    return Door(listen, own, mutual)
+
+
+def memory_of(text: str) -> int:
+    """Bytes that an option of a command line means."""
+    try:
+        return parse_bytes(text)
+    except ValueError as error:
+        raise InputError(f"--memory {text}: {error}") from error
 
 
 def room(memory: int, kind: str) -> int:

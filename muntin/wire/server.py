@@ -10,7 +10,8 @@ import pyarrow as pa
 from pyarrow import flight
 
 from muntin.errors import MuntinError
-from muntin.model import Column, Stream
+from muntin.model.records import Column
+from muntin.model.streams import Stream
 from muntin.wire.keys import Keys
 from muntin.wire.messages import Exchange, Fetch, Heard, decode, encode
 
@@ -91,7 +92,9 @@ class _Doorman(flight.ServerMiddlewareFactory):  # type: ignore[misc]  # pyarrow
             for text in texts
         ]
         if not any(compare_digest(text.encode(), self._wanted) for text in shown):
-            raise flight.FlightUnauthenticatedError("this agent answers pipelines with its token")
+            raise flight.FlightUnauthenticatedError(
+                "this agent answers pipelines with its token; see the file `token` in --keys"
+            )
 
 
 def _understood(data: bytes, kind: type[_Message]) -> _Message:

@@ -30,10 +30,17 @@ def serving(
     limits: Limits | None = None,
     at: str = "127.0.0.1:0",
     pattern: str = "*.log",
+    slack: str | None = None,
 ) -> Iterator[tuple[Agent, str]]:
-    """An agent that reads some files of a folder as stream logs, and its address."""
+    """An agent that reads some files of a folder as stream logs, and its address.
+
+    A `slack` of "" is none; None is that of CLAUSES.
+    """
     (folder / "state").mkdir(parents=True, exist_ok=True)
-    streams = {"logs": StreamSettings((str(folder / pattern),), CLAUSES)}
+    clauses = {**CLAUSES, "SLACK": slack or CLAUSES["SLACK"]}
+    if slack == "":
+        del clauses["SLACK"]
+    streams = {"logs": StreamSettings((str(folder / pattern),), clauses)}
     agent = Agent(AgentSettings(name, folder / "state", streams, limits or Limits()))
     server = Server(agent, at, keys, mutual)
     reading = Thread(target=agent.run)
@@ -66,6 +73,10 @@ class Started:
         told = self._process.stderr.readline()
         assert f"{who} listens at " in told, told
         self.address = told.split("listens at ")[1].split(";")[0]
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
 
     def send(self, number: signal.Signals) -> None:
         """Sends a signal; one that is to stop it has done so then."""

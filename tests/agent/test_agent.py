@@ -20,7 +20,7 @@ from muntin.fidelity.score import State
 from muntin.fidelity.scoreboard import Source
 from muntin.language.program import sql
 from muntin.logs.events import FileEvents
-from muntin.model import POSITION
+from muntin.model.records import POSITION
 from muntin.run.catalog import Catalog
 from muntin.store import tape
 from muntin.wire.messages import Exchange, Fetch, Known, News, Parcel, Plan, Range, unpack

@@ -6,8 +6,8 @@ import time
 from threading import Thread
 
 from muntin.agent.desk import PROMPT, Desk, Standing
-from muntin.model import POSITION
-from muntin.wire.messages import Exchange, Known, Limits
+from muntin.model.records import POSITION
+from muntin.wire.messages import Departed, Exchange, Known
 from tests.wire.test_messages import plan
 
 
@@ -17,11 +17,11 @@ def test_deliveries_are_numbered_and_kept_until_they_are_final() -> None:
         desk.deliver(data)
     assert (desk.last, desk.released, desk.waiting_bytes) == (10, 7, 5)
     assert desk.fetch(7, 9) == [b"8", b"9"]
-    desk.tell(Exchange("p", "logs", "d", limits={"s": Limits(1)}), Known(9))
+    desk.tell(Exchange("p", "logs", "d", departed={"s": Departed(1)}), Known(9))
     assert (desk.last, desk.released, desk.waiting_bytes) == (10, 9, 3)
     assert desk.fetch(0, 10) == [b"ten"]
     assert desk.orders.plan == plan()
-    assert (desk.orders.known, desk.orders.limits) == (Known(9), {"s": Limits(1)})
+    assert (desk.orders.known, desk.orders.departed) == (Known(9), {"s": Departed(1)})
 
 
 def test_news_tell_an_age_and_not_a_time() -> None:

@@ -30,11 +30,12 @@ from muntin.language.program import sql
 from muntin.logs.events import Events
 from muntin.logs.records import read_lane
 from muntin.logs.tail import Tail
-from muntin.model import POSITION, Program
+from muntin.model.jobs import Program
+from muntin.model.records import POSITION
 from muntin.run.catalog import Catalog
 from muntin.run.contracts import Delivery
 from muntin.run.files import LaneTask
-from muntin.wire.messages import Exchange, Known, Limits, Parcel, Plan, unpack
+from muntin.wire.messages import Departed, Exchange, Known, Parcel, Plan, unpack
 from muntin.wire.parcels import readings
 from tests.effort import examples
 
@@ -327,11 +328,36 @@ def test_what_nobody_needs_any_more_is_dropped_at_once(tmp_path: Path) -> None:
     beside.write([(4.0, "a", 3), (7.9, "a", 3)])
     beside.turn()
     sums, long = (beside.program.jobs[job].shape.id for job in ("sums", "long"))
-    beside.reader.limit({sums: Limits(needs=5 * SECOND), long: Limits(needs=0)})
+    beside.reader.let_go({sums: Departed(needs=5 * SECOND), long: Departed(needs=0)})
     beside.finish()
     blocks, _ = beside.shipped()
     assert blocks[sums]["pane"].to_pylist()[0] == 1
     assert blocks[long]["pane"].to_pylist()[0] == 0
+
+
+def test_where_a_shape_begins_is_forgotten_once_nobody_needs_what_is_before(tmp_path: Path) -> None:
+    beside = Beside(tmp_path)
+    beside.turn()
+    beside.commit()
+    sums, long = (beside.program.jobs[job].shape.id for job in ("sums", "long"))
+    beside.start(SafePoint(beside.desk.last, begins={sums: 20 * SECOND, long: 60 * SECOND}))
+    beside.reader.let_go({sums: Departed(needs=15 * SECOND), long: Departed()})
+    assert begins(beside, 25.0) == {sums: 20 * SECOND, long: 60 * SECOND}
+    beside.reader.let_go({sums: Departed(needs=20 * SECOND), long: Departed(needs=0)})
+    assert begins(beside, 75.0) == {long: 60 * SECOND}
+    others = [job for name, job in beside.program.jobs.items() if name != "long"]
+    catalog = Catalog.of(beside.program.streams["logs"], others)
+    beside.reader.install(Plan(catalog.stream, catalog.recipes, catalog.stream.slack_us))
+    assert begins(beside, 95.0) == {}
+
+
+def begins(beside: Beside, at: float) -> dict[str, int]:
+    """Where shapes begin, by the safe point of the next delivery."""
+    beside.write([(at, "a", 3), (at + 20, "a", 3)])
+    beside.turn()
+    point = SafeLog(beside.folder / "logs.safe").after(beside.desk.last)
+    assert point is not None
+    return dict(point.begins)
 
 
 BOUNDED = """

@@ -15,7 +15,8 @@ from muntin.errors import StateError
 from muntin.fidelity.scoreboard import Source
 from muntin.kernel.reading import Reading
 from muntin.logs.files import FilePosition
-from muntin.model import POSITION, Tally
+from muntin.model.counts import Tally
+from muntin.model.records import POSITION
 from muntin.store import tape
 
 

@@ -47,6 +47,11 @@ def test_streams_have_files_and_clauses(tmp_path: Path) -> None:
         ("[streams.a]\npaths = '/x/**'", r"paths of \[streams\.a\]: '\*\*' is not possible"),
         ("[streams.a]\npaths = '/x/{source}.log'", r"an agent is one source, by its --name"),
         ("[streams.a]\npaths = '/x'\nformt = 'json'", r"has 'formt'; known are paths, format"),
+        (
+            "[streams.a]\npaths = '/x'\ntimestamp = ''",
+            r"timestamp of \[streams\.a\] is empty; name",
+        ),
+        ("[streams.'a/b']\npaths = '/x'", r"'a/b' is no name of a stream here, as a file is named"),
         ("[streams.a]\npaths = '/x'\nslack = 5", r"slack of \[streams\.a\] is no text in quotes"),
         ("[streams.a]\npathes = '/x'", r"has 'pathes'; known are paths, format"),
         (

@@ -21,7 +21,7 @@ from muntin.kernel.compute import Recipe, compute
 from muntin.kernel.kinds import kind_of
 from muntin.kernel.merge import merge
 from muntin.language.program import sql
-from muntin.model import POSITION
+from muntin.model.records import POSITION
 from tests.effort import examples
 
 STREAM = "CREATE STREAM logs (t DOUBLE, k VARCHAR, n BIGINT) FROM 'x' FORMAT json TIMESTAMP t;"

@@ -7,7 +7,7 @@ import pytest
 from muntin.fidelity.eviction import Policy
 from muntin.fidelity.score import Board, Only, Reason, State, Track
 from muntin.fidelity.scoreboard import Moment
-from muntin.model import Bounds, Form
+from muntin.model.jobs import Bounds, Form
 
 SECOND = 1_000_000
 NOW = Moment(100.0)

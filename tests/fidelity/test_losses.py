@@ -5,7 +5,7 @@ from __future__ import annotations
 from muntin.fidelity.losses import Loss
 from muntin.fidelity.score import EVER, NEVER, Gap, Reason, State, Track
 from muntin.fidelity.scoreboard import Moment
-from muntin.model import TIME
+from muntin.model.records import TIME
 from tests.fidelity.test_scoreboard import SECOND, T, board
 
 

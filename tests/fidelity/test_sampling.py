@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from muntin.fidelity.sampling import picked, sampled, sampled_of, sufficient
-from muntin.model import Sample
+from muntin.model.shapes import Sample
 
 
 @given(share=st.floats(0.01, 1), job=st.text(max_size=5), source=st.text(max_size=5))

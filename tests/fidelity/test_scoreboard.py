@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from muntin.fidelity.score import EVER, NEVER, State, Track
 from muntin.fidelity.scoreboard import Moment, Scoreboard, Source
-from muntin.model import TIME, Format, Stream
+from muntin.model.records import TIME
+from muntin.model.streams import Format, Stream
 
 SECOND = 1_000_000
 T = TIME.column
@@ -14,12 +15,13 @@ def board(
     *declared: str, follow: bool = True, slack: int | None = 0, **reached: float
 ) -> Scoreboard:
     """Sources that have come so far, all heard at 100 seconds; idle for 10 they are dead."""
-    stream = Stream("s", ("x",), Format("text"), (), "t", sources=declared)
+    slack_us = None if slack is None else slack * SECOND
+    stream = Stream("s", ("x",), Format("text"), (), "t", slack_us, sources=declared)
     sources = {
         name: Source({T: int(at * SECOND)}, {T: 90 * SECOND}, heard_at=100.0)
         for name, at in reached.items()
     }
-    found = Scoreboard(stream, sources, follow, None if slack is None else slack * SECOND, 10.0)
+    found = Scoreboard(stream, sources, follow, 10.0)
     found.awaken(100.0)
     return found
 
@@ -35,8 +37,8 @@ def test_the_slowest_who_is_awaited_holds_windows_back() -> None:
 
 def test_slack_is_time_in_which_records_may_still_come() -> None:
     assert board(slack=3, a=95).horizon(T, Moment(100)) == 92 * SECOND
-    assert board(slack=None, a=95).horizon(T, Moment(100)) is None
-    assert board(slack=None, a=95).horizon(T, Moment(100, final=True)) == EVER
+    assert board(follow=False, slack=None, a=95).horizon(T, Moment(100)) is None
+    assert board(follow=False, slack=None, a=95).horizon(T, Moment(100, final=True)) == EVER
 
 
 def test_nobody_has_passed_what_is_yet_to_happen() -> None:

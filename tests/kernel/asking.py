@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 from muntin.language.program import sql
-from muntin.run.inline import windows_inline
+from muntin.run.inline import ignore, windows_inline
 from muntin.run.results import Result
 
 
@@ -18,14 +18,14 @@ def asked(
     rows: Sequence[tuple[int, float | None]],
     pieces: int,
     key: str | None = None,
+    note: Callable[[str], None] = ignore,
 ) -> Any:
     """What a job answers that asks for `call` of the columns x and y, or what it does by key."""
     select = (
         f"{key} AS key, {call} AS found FROM s GROUP BY {key}" if key else f"{call} AS found FROM s"
     )
-    found = [
-        row for result in _results(folder, select, rows, pieces) for row in result.rows.to_pylist()
-    ]
+    results = _results(folder, select, rows, pieces, note)
+    found = [row for result in results for row in result.rows.to_pylist()]
     if key is not None:
         return {row["key"]: row["found"] for row in found}
     (row,) = found
@@ -42,7 +42,11 @@ def by_window(
 
 
 def _results(
-    folder: Path, select: str, rows: Sequence[tuple[int, float | None]], pieces: int
+    folder: Path,
+    select: str,
+    rows: Sequence[tuple[int, float | None]],
+    pieces: int,
+    note: Callable[[str], None] = ignore,
 ) -> list[Result]:
     lines = [json.dumps({"t": i, "x": x, "y": y}) + "\n" for i, (x, y) in enumerate(rows)]
     (folder / "a.log").write_text("".join(lines))
@@ -52,5 +56,5 @@ def _results(
         f"TIMESTAMP t; CREATE JOB j AS SELECT {select}{window}"
     )
     size = max(1, sum(map(len, lines)) // pieces)
-    left = windows_inline(program, batch_bytes=size, piece_bytes=size)
+    left = windows_inline(program, note, batch_bytes=size, piece_bytes=size)
     return [result for windows in left for result in windows.results()]

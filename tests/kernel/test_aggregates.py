@@ -6,7 +6,7 @@ import pytest
 
 from muntin.kernel.aggregates import EXPANSIONS, FEW, arity, expand, instead_of
 from muntin.kernel.expander import Call, Expander
-from muntin.model import Merge
+from muntin.model.shapes import Merge
 
 
 def expander(split: bool = False) -> Expander:

@@ -8,7 +8,8 @@ import pyarrow as pa
 
 from muntin.kernel.around import RECORDS, finish_windows
 from muntin.kernel.statements import WINDOW, WINDOW_END
-from muntin.model import Around, Job, Output, Shape
+from muntin.model.jobs import Around, Job, Output
+from muntin.model.shapes import Shape
 from muntin.windows.spec import WindowSpec
 
 DAY = 86_400_000_000

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from muntin.fidelity.scoreboard import Source
 from muntin.kernel.clocks import BatchClock, Clock, Clocks
-from muntin.model import NOWHERE, TIME
+from muntin.model.records import NOWHERE, TIME
 from tests.effort import examples
 from tests.oracle import stream_time
 

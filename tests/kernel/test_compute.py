@@ -22,7 +22,9 @@ from muntin.kernel.merge import merge
 from muntin.kernel.reading import Reading
 from muntin.kernel.statements import WINDOW_END
 from muntin.language.program import sql
-from muntin.model import POSITION, Counts, Job
+from muntin.model.counts import Counts
+from muntin.model.jobs import Job
+from muntin.model.records import POSITION
 from muntin.run.catalog import recipes_of
 from muntin.windows.ledger import Ledger
 from tests.effort import examples

@@ -24,7 +24,8 @@ from muntin.kernel.engine import run
 from muntin.kernel.merge import merge
 from muntin.kernel.statements import bounds_of, finish_sql, spec_id
 from muntin.language.program import sql
-from muntin.model import POSITION, Job
+from muntin.model.jobs import Job
+from muntin.model.records import POSITION
 from muntin.windows.spec import WindowSpec, on_one_grid
 from tests.effort import examples
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from muntin.kernel.expander import Call, Expander, both, filtered, stored, values
-from muntin.model import Merge
+from muntin.kernel.expander import Call, Expander, both, filtered, values
+from muntin.kernel.types import stored
+from muntin.model.shapes import Merge
 
 
 def expander() -> Expander:

@@ -43,14 +43,36 @@ def test_lists_are_in_order(tmp_path: Path, call: str, wanted: Any, pieces: int)
     assert asked(tmp_path, call, ROWS, pieces) == wanted
 
 
+@pytest.mark.parametrize("pieces", [1, 3])
 @pytest.mark.parametrize("call", ["list(x)", "string_agg(x)", "list(DISTINCT x)"])
-def test_a_list_that_is_too_long_costs_its_row_alone(
-    tmp_path: Path, call: str, monkeypatch: pytest.MonkeyPatch
+def test_a_list_that_is_too_long_ends_there_with_a_note(
+    tmp_path: Path, call: str, pieces: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(lists, "MOST_LISTED", 2)
     rows = [(1, 0.0), (2, 0.0), (3, 0.0), (4, 1.0), (5, 1.0)]
-    found = asked(tmp_path, call, rows, pieces=2, key="y")
-    assert found == {1.0: "4,5" if call.startswith("string") else [4, 5]}
+    notes: list[str] = []
+    found = asked(tmp_path, call, rows, pieces, key="y", note=notes.append)
+    texts = call.startswith("string")
+    assert found == {0.0: "1,2" if texts else [1, 2], 1.0: "4,5" if texts else [4, 5]}
+    name = call.partition("(")[0]
+    assert notes == [
+        f"job 'j': {name} of the window from 1970-01-01 00:00:00 to 1970-01-02 00:00:00, y = 0.0 "
+        f"ends after 2 of 3 values; {name}(x ORDER BY y LIMIT n) takes more or fewer"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("call", "wanted"),
+    [
+        ("list(x LIMIT 2)", [3, 1]),
+        ("list(x ORDER BY y DESC, x LIMIT 3)", [1, 3, 2]),
+        ("string_agg(x, '-' ORDER BY x LIMIT 2)", "1-1"),
+        ("array_agg(DISTINCT x ORDER BY x DESC LIMIT 2)", [3, 2]),
+        ("list(x ORDER BY y LIMIT 100)", [2, 3, 3, 1, 1]),
+    ],
+)
+def test_a_limit_that_is_asked_for_is_not_told_of(tmp_path: Path, call: str, wanted: Any) -> None:
+    assert asked(tmp_path, call, ROWS, 3, note=pytest.fail) == wanted
 
 
 @pytest.mark.parametrize("call", ["list(x)", "max(x, 2)", "stddev(x)", "bit_xor(x)"])

@@ -16,7 +16,7 @@ from muntin.kernel.due import Due
 from muntin.kernel.finish import finish
 from muntin.kernel.merge import block_of, distinct, split
 from muntin.kernel.slices import finish_in_slices, merge_in_slices
-from muntin.model import Job
+from muntin.model.jobs import Job
 from muntin.windows.spec import WindowSpec
 from tests.kernel.test_consolidate import ALL, Record, expected, job_of, logs, table_of
 

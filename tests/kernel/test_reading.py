@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from muntin.kernel.reading import Cost, Reading
-from muntin.model import Fault, Tally
+from muntin.model.counts import Fault, Tally
 
 NAMES = st.sampled_from(["a", "b"])
 COUNTS = st.integers(0, 9)
@@ -32,7 +32,6 @@ READINGS = st.builds(
     first=st.dictionaries(NAMES, COUNTS),
     reached=st.dictionaries(NAMES, COUNTS),
     costs=st.dictionaries(NAMES, st.builds(Cost, COUNTS, COUNTS, st.integers(0, 9).map(float))),
-    late=st.dictionaries(NAMES, st.tuples(COUNTS, COUNTS)),
     faults=st.lists(st.builds(Fault, NAMES, NAMES, NAMES, NAMES), max_size=2).map(tuple),
     notes=st.lists(NAMES, max_size=2).map(tuple),
     columns=st.frozensets(NAMES),

@@ -14,7 +14,9 @@ from muntin.kernel.due import Due
 from muntin.kernel.finish import finish, order
 from muntin.kernel.merge import merge
 from muntin.language.check import check
-from muntin.model import POSITION, Column, Format, Job, Stream
+from muntin.model.jobs import Job
+from muntin.model.records import POSITION, Column
+from muntin.model.streams import Format, Stream
 from muntin.run.catalog import recipes_of
 
 STREAM = Stream("s", (), Format("parquet"), (Column("k", "VARCHAR"), Column("u", "BIGINT"),

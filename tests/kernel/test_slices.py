@@ -41,15 +41,15 @@ def ends(spec: WindowSpec) -> st.SearchStrategy[list[int]]:
 def test_a_block_without_rows_and_one_of_long_ago_do_not_matter(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(slices, "ROWS_AT_ONCE", 100)
+    monkeypatch.setattr(slices, "ROWS_AT_ONCE", 1000)
     shape = JOBS["other"].shape
     recipe = Recipe(shape, JOBS["other"].windows)
-    log = [Record(t, "x", t, "a") for t in (-(10**12), *range(0, 3000, 3))]
+    log = [Record(t, "x", t, "a") for t in (-(10**12), *range(0, 30_000, 3))]
     (block,) = compute(table_of(log), "web-1", [recipe], Clocks())[0].values()
     blocks = [block_of(shape, block), block_of(shape, block.slice(0, 0))]
     sizes = [made.rows for made in slices.merge_in_slices(shape, [*blocks, blocks[1]])]
-    assert sum(sizes) == 1001
-    assert max(sizes) < 130
+    assert sum(sizes) == 10_001
+    assert max(sizes) < 1300
     assert slices.merge_in_slices(shape, blocks[1:]) == []
 
 

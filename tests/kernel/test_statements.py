@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from muntin.kernel.engine import run
 from muntin.kernel.statements import ends_sql, floor_div_sql, key_group_sql, spec_id
 from muntin.language.program import sql
-from muntin.model import Shape
+from muntin.model.shapes import Shape
 from muntin.windows.spec import WindowSpec
 
 specs = st.builds(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import os
 from dataclasses import replace
 from pathlib import Path
@@ -14,8 +13,9 @@ from deltalake import write_deltalake
 
 from muntin.errors import InputError
 from muntin.kernel import engine
-from muntin.kernel.tables import columns_of, kind_of_file, rows_of
-from muntin.model import Column, Table
+from muntin.kernel.tables import columns_of, hold, kind_of_file, let_go, mark_of, rows_of
+from muntin.model.records import TIME, Column
+from muntin.model.tables import Table, TableVersion
 
 ROWS = pa.table({"id": ["a", "b"], "w": [1, 2]})
 
@@ -40,7 +40,6 @@ def test_rows_of_every_kind(tmp_path: Path, kind: str) -> None:
     assert table.columns == (Column("id", "VARCHAR"), Column("w", "BIGINT"))
     assert rows_of(table).to_pylist() == ROWS.to_pylist()
     assert kind_of_file(table.path) == kind
-    assert rows_of(table) is rows_of(table)
 
 
 def touched(path: Path) -> None:
@@ -49,38 +48,37 @@ def touched(path: Path) -> None:
     os.utime(path, ns=(later, later))
 
 
-def test_a_file_that_has_changed_is_read_again(tmp_path: Path) -> None:
+def test_a_file_that_has_changed_has_another_mark(tmp_path: Path) -> None:
     table = written(tmp_path, "csv")
-    assert rows_of(table).num_rows == 2
+    before = mark_of(table)
+    assert before == mark_of(table)
     Path(table.path).write_text("id,w\nc,3\n")
     touched(Path(table.path))
+    assert mark_of(table) != before
     assert rows_of(table).to_pylist() == [{"id": "c", "w": 3}]
+    Path(table.path).unlink()
+    assert mark_of(table) == ()
 
 
-def test_a_delta_table_that_has_changed_is_read_again(tmp_path: Path) -> None:
+def test_a_delta_table_that_has_changed_has_another_mark(tmp_path: Path) -> None:
     table = written(tmp_path, "delta")
-    assert rows_of(table).num_rows == 2
+    before = mark_of(table)
     write_deltalake(table.path, ROWS, mode="append")
+    assert mark_of(table) != before
     assert rows_of(table).num_rows == 4
 
 
-@pytest.mark.parametrize("text", ["id,w\nc,many\n", "id\nc\n", None])
-def test_what_cannot_be_read_any_more_is_told_of_and_the_rows_stay(
-    tmp_path: Path, text: str | None, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_versions_are_joined_from_a_pane_on(tmp_path: Path) -> None:
     table = written(tmp_path, "csv")
-    before = rows_of(table)
-    if text is None:
-        Path(table.path).unlink()
-    else:
-        Path(table.path).write_text(text)
-        touched(Path(table.path))
-    with caplog.at_level(logging.WARNING):
-        assert rows_of(table) is before
-        assert rows_of(table) is before
-    (record,) = caplog.records
-    assert record.message.startswith(f"table 't': {table.path} cannot be read: ")
-    assert record.message.endswith("; the rows from before stay")
+    first, second = TableVersion(0, (1,)), TableVersion(1, (2,), ((TIME.column, 15),))
+    hold(table, first, ROWS)
+    hold(table, second, ROWS.slice(1))
+    table = replace(table, versions=(first, second))
+    assert [rows_of(table, at, TIME, 10).num_rows for at in (-5, 15, 19, 20)] == [2, 2, 2, 1]
+    assert [rows_of(table, at).num_rows for at in (14, 15)] == [2, 1]
+    let_go(table, first)
+    with pytest.raises(AssertionError):
+        rows_of(table, 0)
 
 
 def test_declared_types_are_those_of_the_text(tmp_path: Path) -> None:

@@ -5,8 +5,7 @@ from __future__ import annotations
 import duckdb
 import pytest
 
-from muntin.kernel.expander import stored
-from muntin.kernel.types import mapped
+from muntin.kernel.types import mapped, stored
 from muntin.language.queries import result_type
 
 

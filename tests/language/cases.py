@@ -9,7 +9,9 @@ from functools import cache
 from pathlib import Path
 
 from muntin.language.check import check
-from muntin.model import Axis, Column, Job, Program, Stream
+from muntin.model.jobs import Job, Program
+from muntin.model.records import Axis, Column
+from muntin.model.streams import Stream
 from muntin.units import describe, describe_extent, describe_time, describe_window
 
 FIXTURES = Path(__file__).parent / "fixtures"

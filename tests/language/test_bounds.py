@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from muntin.errors import LanguageError
-from muntin.model import Bounds, Sample
+from muntin.model.jobs import Bounds
+from muntin.model.shapes import Sample
 from tests.language.cases import Mistake, mistakes, program
 
 

@@ -7,7 +7,7 @@ import pytest
 from muntin.errors import LanguageError
 from muntin.kernel.aggregates import EXPANSIONS
 from muntin.kernel.engine import aggregate_names
-from muntin.model import Job
+from muntin.model.jobs import Job
 from tests.language.cases import Mistake, mistakes, program
 
 AGGREGATES = [

@@ -6,7 +6,8 @@ import pytest
 
 from muntin.errors import LanguageError
 from muntin.language.check import check
-from muntin.model import Column, Stream
+from muntin.model.records import Column
+from muntin.model.streams import Stream
 from tests.language.cases import (
     SHOP,
     Mistake,

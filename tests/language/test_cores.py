@@ -33,5 +33,5 @@ def test_mistake_is_shown_at_its_place(case: Mistake) -> None:
 def test_cores_of_a_query(query: str, cores: int) -> None:
     streams = check(SHOP, lambda _: ()).streams
     script = Script(f"CREATE JOB j AS {query} WINDOW 1 DAY")
-    found = find_cores(script, script.statements[0].args["query"], streams)
+    found = find_cores(script, script.statements[0].args["query"], "j", streams)
     assert len(found.cores) == cores

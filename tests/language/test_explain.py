@@ -7,7 +7,7 @@ from muntin.kernel.plan import plan_of
 from muntin.kernel.statements import bounds_of, compute_sql, finish_sql, merge_sql, order_sql
 from muntin.language.explain import explain, explain_plan, explain_stream
 from muntin.language.layout import laid_out
-from muntin.model import Job
+from muntin.model.jobs import Job
 from tests.language.cases import program
 
 TEXT = """
@@ -167,3 +167,21 @@ def test_a_finish_is_shown_after_the_core() -> None:
     assert places == sorted(places)
     assert "  finish: rows of the core to results, window by window, where results are" in shown
     assert "rank() OVER (ORDER BY n) AS r" in shown
+
+
+def test_explain_tells_who_shares_what() -> None:
+    """Jobs of one form are merged together, and finished if they ask for the same of it."""
+    stream = "CREATE STREAM s (t BIGINT, k VARCHAR, n BIGINT) FROM 'x' FORMAT json TIMESTAMP t;"
+    query = "CREATE JOB {} AS SELECT k, sum(n) AS n FROM s WHERE n > {} GROUP BY k WINDOW {} us;"
+    jobs = [query.format(f"j{number}", number, 4) for number in range(8)]
+    jobs += [query.format("longer", 50, "8 us EVERY 4"), query.format("other", 60, 5)]
+    jobs += ["CREATE JOB gaps AS SELECT k, sum(n) AS n FROM s GROUP BY k WINDOW SESSION 5 us;"]
+    told = explain(program(stream + "".join(jobs)))
+    first = told.partition("JOB j0 on")[2].partition("JOB j1")[0]
+    assert "with j1, j2, j3, j4, j5 and 4 others; equal conditions" in first
+    assert "  merging  blocks of one form, by one statement: with j1, j2, j3, j4, j5 and 3" in first
+    assert "  finish   the same windows of one form, too: with j1, j2, j3, j4, j5 and 2" in first
+    longer = told.partition("JOB longer on")[2].partition("JOB other")[0]
+    assert "by one statement: with j0" in longer
+    assert "  finish   the same" not in longer
+    assert "merging" not in told.partition("JOB gaps on")[2]

@@ -39,7 +39,7 @@ def test_value_is_duckdbs(expression: str, records: duckdb.DuckDBPyConnection) -
     (key,) = program(text).jobs["j"].shape.keys
     ours, theirs = (
         records.execute(f"SELECT typeof({sql}), ({sql})::VARCHAR FROM records").fetchall()
-        for sql in (key.sql, expression)
+        for sql in (key.words, expression)
     )
     assert ours == theirs
 

@@ -47,7 +47,8 @@ CASES = [
     (
         "SELECT product, count(*) AS n FROM shop WINDOW TUMBLING (SIZE 1 HOUR) WHERE ok "
         "GROUP BY product EMIT CHANGES",
-        "SELECT product, count(*) AS n FROM shop WHERE ok GROUP BY product WINDOW 1 HOUR",
+        "SELECT product, count(*) AS n FROM shop WHERE ok GROUP BY product "
+        "WINDOW 1 HOUR EMIT CHANGES",
     ),
     (
         "SELECT product, count(*) FROM shop WINDOW HOPPING (SIZE 30 SECONDS, ADVANCE BY 10 SECONDS)"
@@ -59,7 +60,11 @@ CASES = [
         "SELECT product, count(*) FROM shop GROUP BY product WINDOW SESSION 60 SECONDS",
     ),
     (
+        "SELECT product, count(*) FROM shop GROUP BY product EMIT CHANGES",
         "SELECT product, count(*) FROM shop GROUP BY product WINDOW 1 HOUR EMIT CHANGES",
+    ),
+    (
+        "SELECT product, count(*) FROM shop GROUP BY product WINDOW 1 HOUR EMIT ON WINDOW CLOSE",
         "SELECT product, count(*) FROM shop GROUP BY product WINDOW 1 HOUR",
     ),
     (
@@ -112,7 +117,7 @@ def test_a_standing_query_is_a_job(head: str) -> None:
                 "GROUP BY product EMIT CHANGES;")  # fmt: skip
     assert raised.value.message == (
         "a standing query is a job here: CREATE JOB v AS SELECT product, count(*) FROM shop "
-        "GROUP BY product WINDOW 5 MINUTES"
+        "GROUP BY product WINDOW 5 MINUTES EMIT CHANGES"
     )
 
 

@@ -8,7 +8,10 @@ import pytest
 
 from muntin.errors import LanguageError
 from muntin.language.check import check
-from muntin.model import Column, Program, Stream, Table
+from muntin.model.jobs import Program
+from muntin.model.records import Column
+from muntin.model.streams import Stream
+from muntin.model.tables import Table
 from tests.language.cases import SHOP, Mistake, mistakes
 
 STORES = Table("stores", "x", "csv", (Column("store", "VARCHAR"), Column("region", "VARCHAR")))

@@ -25,7 +25,7 @@ def test_not_all_of_many_names_are_shown() -> None:
     ("sql", "expected"),
     [
         ("SELECT lenght('a')", "did you mean length?"),
-        ("SELECT {'city': 1}.cty", 'could not find key "cty" in struct; known are "city"'),
+        ("SELECT {'city': 1}.cty", "there is no field 'cty'; known are city"),
         ("SELECT ('a' IN)", "this is not complete"),
         ("SELECT 1 frm x", "did not expect 'x' in this"),
     ],

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from muntin.errors import LanguageError
-from muntin.model import TIME, Axis
+from muntin.model.records import TIME, Axis
 from muntin.units import counted, describe_window
 from muntin.windows.spec import WindowSpec
 from tests.language.cases import Mistake, Pair, facts_of_job, mistakes, pairs, program
@@ -28,6 +28,25 @@ def test_windows_become(case: Pair) -> None:
     facts = facts_of_job(job)
     named = [*case.facts, "bound"]
     assert {kind: facts[kind] for kind in named} == {"bound": [], **case.facts}
+
+
+def test_sessions_beside_other_windows_are_jobs_with_one_title() -> None:
+    text = "CREATE JOB j AS SELECT count(*) FROM shop WINDOW {} BEGIN '2026-01-01' WITHIN 1 MINUTE"
+    found = program(text.format("SESSION 30 MINUTES, 1 DAY, SESSION 1 HOUR, 1 HOUR PANE 1 MINUTE"))
+    windows, first, second = found.jobs.values()
+    assert (windows.name, windows.title, len(windows.windows)) == ("j", "j", 2)
+    assert (windows.shape.pane, windows.shape.gap) == (60_000_000, None)
+    assert [(job.name, job.title) for job in (first, second)] == [
+        ("j (session 30 minutes)", "j"),
+        ("j (session 1 hour)", "j"),
+    ]
+    assert (first.shape.gap, second.shape.gap) == (1_800_000_000, 3_600_000_000)
+    assert {(job.shape.begin, job.bounds) for job in found.jobs.values()} == {
+        (windows.shape.begin, windows.bounds)
+    }
+    assert found.titles == ("j",)
+    assert found.only("j").jobs == found.jobs
+    assert not program(text.format("SESSION 1 HOUR, 1 DAY") + "; DROP JOB j").jobs
 
 
 @given(

@@ -57,3 +57,20 @@ def test_one_more_job_leaves_the_others_as_they_are() -> None:
         with_job(before, "j", Words, stream="s", window="5 MINUTES")
     with pytest.raises(LanguageError, match="stream"):
         with_job(before, "words", Words, stream="nowhere", window="5 MINUTES")
+
+
+def test_a_text_that_the_clause_parses_itself_is_not_taken_for_a_time(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("t,seen\n2026-03-01 12:00:00,2026-03-01 12:00:00\n")
+    create = f"CREATE STREAM s FROM '{tmp_path}/*.csv' FORMAT csv TIMESTAMP "
+    plain = sql(create + "t").streams["s"]
+    assert [c.type for c in plain.columns] == ["TIMESTAMP", "TIMESTAMP"]
+    parsed = sql(create + "strptime(t, '%Y-%m-%d %H:%M:%S')").streams["s"]
+    assert [c.type for c in parsed.columns] == ["VARCHAR", "TIMESTAMP"]
+    with pytest.raises(LanguageError, match=r"no column 'nowhere'"):
+        sql(create + "strptime(nowhere, '%Y')")
+    with pytest.raises(LanguageError, match=r"no strptime\(TIMESTAMP, INTEGER"):
+        sql(create + "strptime(t, 7)")
+    job = "; CREATE JOB j AS SELECT count(*) FROM s WHERE split(seen, ' ')[1] = 'x' WINDOW 1 HOUR"
+    expected = r'column "seen" was taken for TIMESTAMP .* CREATE STREAM s \(seen VARCHAR, …\)'
+    with pytest.raises(LanguageError, match=expected):
+        sql(create + "t" + job)

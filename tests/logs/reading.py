@@ -15,7 +15,8 @@ from muntin.fidelity.losses import Loss
 from muntin.logs.chunks import LINE, read_chunks
 from muntin.logs.events import Events
 from muntin.logs.tail import Batch, FilePosition, Lane, Tail
-from muntin.model import Column, Format, Stream
+from muntin.model.records import Column
+from muntin.model.streams import Format, Stream
 
 NOW = 2_000_000_000.0  # long after any file of a test was written
 

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from muntin.errors import InputError
 from muntin.logs.chunks import LINE, Chunk, Overlong, WorkOrder, read_chunks, read_pieces, split_csv
 from muntin.logs.files import Fingerprint, checksum
-from muntin.model import Format
+from muntin.model.streams import Format
 
 TEXT = Format("text")
 CSV = Format("csv")

@@ -229,7 +229,8 @@ class Rotation(RuleBasedStateMachine):
 
     The oracle: no line is read twice, and every complete line is read that nobody took away
     before it could be. Only truncation, deletion and renaming or compressing a log that was never
-    seen take lines away. Of those that were seen and not read, it is told that they are lost.
+    seen, or was empty when it was, take lines away. Of those that were seen and not read, it is
+    told that they are lost.
     """
 
     servers = st.sampled_from(["web-1", "web-2"])
@@ -243,6 +244,7 @@ class Rotation(RuleBasedStateMachine):
         self.unseen: set[int] = set()  # inodes of files that are new since the last look
         self.seen: set[int] = set()  # of these, those that were planned
         self.hidden: set[int] = set()  # inodes renamed away before anybody saw them
+        self.empty: set[int] = set()  # inodes of files that had nothing at the last look
         self.rotated: dict[str, Path] = {}
         self.numbers = itertools.count()
         self.complete: set[str] = set()
@@ -250,7 +252,7 @@ class Rotation(RuleBasedStateMachine):
         self.found: list[str] = []
         self.saved: tuple[FilePosition, ...] = ()
         self.planned: Batch | None = None
-        self.copied: dict[str, Path] = {}
+        self.copied: dict[str, tuple[Path, int]] = {}  # copies, with the inodes of their logs
         self.looked_at: set[str] = set()  # lines that were there at the last look
         self.owed: dict[str, set[str]] = {}  # lines of servers that are to be told as lost
         self.told: set[str] = set()
@@ -303,8 +305,13 @@ class Rotation(RuleBasedStateMachine):
             self.rename(server)
             path = self.rotated.pop(server, None)
         if path is not None and path.exists():
-            if path.stat().st_ino in self.hidden or self._is_new_to_all(path):
+            inode = path.stat().st_ino
+            if inode in self.hidden or self._is_new_to_all(path):
                 self._take_away(path)
+            elif self.pattern == "app.log" and inode in self.empty:
+                # Nothing of it is known by which the compressed file could be recognised.
+                self._take_away(path)
+                self.owed[server].update(set(_complete_lines(path)) - set(self.found))
             # The last line of a compressed file counts, if it has an end or not.
             last = {path.read_text().rpartition("\n")[2]} - {""}
             self.complete |= last
@@ -314,18 +321,23 @@ class Rotation(RuleBasedStateMachine):
     @rule(server=servers)
     def copy(self, server: str) -> None:
         """The first half of copytruncate."""
-        if self._log(server).exists():
-            self.copied[server] = self._aside(server)
-            shutil.copyfile(self._log(server), self.copied[server])
+        log = self._log(server)
+        if log.exists():
+            self.copied[server] = self._aside(server), log.stat().st_ino
+            shutil.copyfile(log, self.copied[server][0])
 
     @rule(server=servers)
     def cut(self, server: str) -> None:
-        """The second half: what was written between is taken away."""
-        log, copy = self._log(server), self.copied.pop(server, None)
+        """The second half: what was written between is taken away.
+
+        A copy of a log that was replaced meanwhile is not known as one of the new log.
+        """
+        log, (copy, inode) = self._log(server), self.copied.pop(server, (None, 0))
         if copy is not None and copy.exists() and log.exists():
-            kept = _complete_lines(copy) if self.pattern == "app.log*" else []
+            is_known = self.pattern == "app.log*" and inode == log.stat().st_ino
+            kept = _complete_lines(copy) if is_known else []
             whole = set(_complete_lines(log))
-            if not set(kept) <= whole:
+            if not set(_complete_lines(copy)) <= whole:
                 return  # it is another log by now
             self._take_away(log, set(kept))
             log.write_text("")
@@ -362,6 +374,8 @@ class Rotation(RuleBasedStateMachine):
         self.read()
         self.seen = set(self.unseen)
         self.planned = self.tail.next_batch(time.time(), in_order=True)
+        logs = [path for path in self.folder.glob("*/app.log*") if not path.stat().st_size]
+        self.empty = {path.stat().st_ino for path in logs}
         self.looked_at = {
             line for path in self.folder.glob(f"*/{self.pattern}") for line in _complete_lines(path)
         }

@@ -17,7 +17,8 @@ from muntin.kernel.engine import run
 from muntin.language import program
 from muntin.logs.chunks import WorkOrder, read_chunks
 from muntin.logs.formats import Wanted, records_sql
-from muntin.model import POSITION, Stream
+from muntin.model.records import POSITION
+from muntin.model.streams import Stream
 from muntin.run.inline import run_inline
 
 EPOCH = "2023-11-14T22:13:20Z"  # 1,700,000,000 seconds

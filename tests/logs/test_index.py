@@ -17,7 +17,8 @@ from muntin.logs.chunks import WorkOrder, read_chunks
 from muntin.logs.formats import Wanted
 from muntin.logs.index import TimeIndex
 from muntin.logs.records import parse
-from muntin.model import POSITION, Stream
+from muntin.model.records import POSITION
+from muntin.model.streams import Stream
 
 US = 1_000_000
 

@@ -12,7 +12,7 @@ import pytest
 
 from muntin.errors import InputError
 from muntin.logs.infer import infer_columns, names_in_files
-from muntin.model import Format, Stream
+from muntin.model.streams import Format, Stream
 
 
 def kinds(format_: Format, *patterns: Path | str) -> dict[str, str]:
@@ -142,6 +142,17 @@ def json_kinds(folder: Path, *lines: object) -> dict[str, str]:
         ([[1], [2], [3], 4], "BIGINT[]"),
         (["2023-11-14 22:13:20,123", "2023-11-14T22:13:21Z", "2023-11-14"], "TIMESTAMP"),
         (["2023-11-14", "2023-11-15", "2023-11-16", "soon"], "TIMESTAMP"),
+        (["2023-11-14T22:13:20Z", "2023-11-14T22:13:20.5Z"], "TIMESTAMP"),
+        (["2023-11-14 22:13:20", "2023-11-14 22:13:20.123456"], "TIMESTAMP"),
+        (["Tue, 14 Nov 2023 22:13:20 GMT", "Wed, 15 Nov 2023 22:13:20 +0100"], "TIMESTAMP"),
+        (["Tue Nov 14 22:13:20 2023", "Tue Nov 14 22:13:20.25 2023"], "TIMESTAMP"),
+        (["20231114T221320Z", "20231114T221320.5Z"], "TIMESTAMP"),
+        (["14 Nov 2023 22:13:20", "14 Nov 2023 22:13:20.5"], "TIMESTAMP"),
+        (["may be", "Mon day"], "VARCHAR"),
+        (
+            [{"At": t, "d": {"t": t}, "x": "y"} for t in ("2023-11-14 22:13:20", "2023-11-14")],
+            'STRUCT("At" TIMESTAMP, d STRUCT(t TIMESTAMP), x VARCHAR)',
+        ),
     ],
 )
 def test_json_types(tmp_path: Path, values: list[object], kind: str) -> None:

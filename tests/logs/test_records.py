@@ -26,7 +26,9 @@ from muntin.logs import records
 from muntin.logs.chunks import WorkOrder
 from muntin.logs.records import read_lane
 from muntin.logs.tail import Tail
-from muntin.model import POSITION, Counts, Job, Program
+from muntin.model.counts import Counts
+from muntin.model.jobs import Job, Program
+from muntin.model.records import POSITION
 from muntin.run.catalog import recipes_of
 from muntin.windows.ledger import Ledger
 from tests.effort import examples

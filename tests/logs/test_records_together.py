@@ -23,7 +23,8 @@ from muntin.language.program import sql
 from muntin.logs import records
 from muntin.logs.chunks import WorkOrder
 from muntin.logs.records import Blocks, read_lane, read_lanes
-from muntin.model import POSITION, Program
+from muntin.model.jobs import Program
+from muntin.model.records import POSITION
 from muntin.run.catalog import recipes_of
 
 BASE = 1_700_000_000

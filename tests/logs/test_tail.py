@@ -16,7 +16,7 @@ from muntin.errors import InputError
 from muntin.logs import register, watch
 from muntin.logs.chunks import read_chunks
 from muntin.logs.tail import Lane, Tail
-from muntin.model import Format
+from muntin.model.streams import Format
 from tests.logs.reading import LOOKS, NOW, Reader, append, lines_of, stream
 
 

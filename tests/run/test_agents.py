@@ -17,11 +17,12 @@ import pytest
 from muntin.agent.settings import Limits
 from muntin.errors import InputError, StateError
 from muntin.language.program import sql
-from muntin.run.agents import Agents
+from muntin.run.agents import Agents, require_agents
 from muntin.run.catalog import Catalog
 from muntin.run.files import LogFiles
-from muntin.run.inline import InlineRun, windows_inline
+from muntin.run.inline import InlineRun, Unsaved, windows_inline
 from muntin.run.loop import Rules
+from muntin.run.results import Emission
 from muntin.store import tape
 from muntin.wire.keys import Keys
 from tests.agent.serving import serving
@@ -222,7 +223,7 @@ def test_there_is_no_end_of_agents(tmp_path: Path) -> None:
     stream = sql(f"CREATE STREAM logs {FILES.split('FROM')[0]} FROM AGENTS 'a:1' FORMAT json "
                  "TIMESTAMP t").streams["logs"]  # fmt: skip
     intake = Agents(stream, "p")
-    with pytest.raises(InputError, match="comes from agents, which go on; run it without --once"):
+    with pytest.raises(InputError, match=r"agents, which go on, .*use `muntin run` without"):
         intake.require()
     intake.close()
 
@@ -402,7 +403,7 @@ def test_what_an_agent_cannot_read_is_told_and_lost(tmp_path: Path, kind: str) -
         file = {"denied": "b.log", "damaged": "b.log.gz"}[kind]
         assert any(file in note for note in directly.notes)
         assert [note for note in pipeline.notes if file in note] == [
-            note for note in directly.notes if file in note
+            f"agent 'web01': {note}" for note in directly.notes if file in note
         ]
         told = [
             [(r["c"], r["c2"]["area"], r["c2"]["missing"]) for r in some] for some in (rows, wanted)
@@ -423,7 +424,39 @@ def test_two_agents_with_one_name_are_refused(tmp_path: Path) -> None:
         with pytest.raises(InputError, match=f"{both}; start each with a --name of its own"):
             pipeline.turn()
         pipeline.intake.close()
+        program = sql(f"CREATE STREAM logs FROM AGENTS {first!r}, {second!r}, 'a:1'; {COUNT}")
+        with pytest.raises(InputError, match=both):  # as is asked before Spark starts
+            require_agents(program, follow=True)
     assert not list(tmp_path.glob("*/state/*.safe"))  # nobody was made to count
+
+
+def test_agents_are_asked_who_they_are_only_for_jobs(tmp_path: Path) -> None:
+    files = f"CREATE STREAM logs {FILES.format(tmp_path)}; {COUNT}"
+    columns = FILES.split("FROM")[0]
+    others = f"CREATE STREAM others {columns} FROM AGENTS 'a:1' FORMAT json TIMESTAMP t;"
+    require_agents(sql(files + others), follow=False)
+    with pytest.raises(InputError, match="'others' comes from agents, which go on"):
+        require_agents(sql(others + COUNT.replace("logs", "others")), follow=False)
+
+
+def test_a_slack_that_does_not_count_is_told(tmp_path: Path) -> None:
+    for name in ("web01", "web02", "web03", "web04"):
+        write(tmp_path / name, 0, 200)
+    slacks = {"web01": None, "web02": "5 SECONDS", "web03": "5 SECONDS", "web04": ""}
+    with ExitStack() as stack:
+        places = [
+            stack.enter_context(serving(name, tmp_path / name, slack=slack))[1]
+            for name, slack in slacks.items()
+        ]
+        through = stack.enter_context(relaying(*places[2:]))[1]
+        pipeline = Pipeline(f"CREATE STREAM logs FROM AGENTS {places[0]!r}, {places[1]!r}, "
+                            f"{through!r}; {COUNT}")  # fmt: skip
+        pipeline.until(3)
+        pipeline.intake.close()
+    assert pipeline.notes == [
+        "stream 'logs': SLACK is 1 second for all agents, and not 5 seconds as the settings of "
+        "agents 'web02', 'web03' say; give all the same, or none"
+    ]
 
 
 def test_another_agent_with_the_name_of_one_is_told_of_and_not_read(tmp_path: Path) -> None:
@@ -516,3 +549,26 @@ def test_an_agent_whose_disk_was_full_is_told_of_and_goes_on(
     files = sql(f"CREATE STREAM logs {FILES.format(tmp_path)}; {COUNT}")
     wanted = [row for windows in windows_inline(files) for row in windows.table().to_pylist()]
     assert same(rows, wanted)
+
+
+def test_when_an_agent_answered_last_is_saved_though_nothing_is_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(tmp_path / "web01", 0, 200)
+    commits: list[float] = []
+
+    def commit(self: Unsaved, _: object, emission: Emission, *__: object) -> Emission:
+        commits.append(self.progress.sources["web01"].answered_at)
+        return emission
+
+    monkeypatch.setattr(Unsaved, "commit", commit)
+    with serving("web01", tmp_path / "web01") as (_, place):
+        pipeline = Pipeline(f"CREATE STREAM logs FROM AGENTS {place!r}; {COUNT}", idle=2.0)
+        pipeline.until(5)
+        now = time.time()
+        assert now - 60 < commits[-1] <= now
+        for ahead in (100.0, 101.0, 129.0, 131.0):
+            pipeline.run.turn(now + ahead)
+    pipeline.run.turn(now + 200.0)  # it does not answer any more
+    pipeline.intake.close()
+    assert [at for at in commits if at > now] == [now + 100.0, now + 131.0]

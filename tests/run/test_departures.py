@@ -10,7 +10,9 @@ from hypothesis import strategies as st
 from muntin.fidelity.score import Reason
 from muntin.kernel.reading import Reading
 from muntin.language.program import sql
-from muntin.model import TIME, Bounds, Job, Tally
+from muntin.model.counts import Tally
+from muntin.model.jobs import Bounds, Job
+from muntin.model.records import TIME
 from muntin.run.catalog import Catalog
 from muntin.run.departures import Departures
 from muntin.run.progress import Leaving, Progress

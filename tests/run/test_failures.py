@@ -16,9 +16,10 @@ from muntin.kernel.python import mapping, partials, reducing, running
 from muntin.kernel.python.jobs import Incremental, MapReduce, Pair
 from muntin.kernel.python.rounds import Round
 from muntin.language.program import sql, with_job
-from muntin.model import Code, Program
+from muntin.model.jobs import Program
+from muntin.model.shapes import Code
 from muntin.run.inline import windows_inline
-from muntin.show.status import status
+from muntin.store.status import status
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -18,7 +18,7 @@ import muntin as mt
 from muntin.fidelity.scoreboard import Source
 from muntin.kernel.clocks import Clocks
 from muntin.kernel.compute import Recipe, compute
-from muntin.model import POSITION
+from muntin.model.records import POSITION
 from muntin.run.contracts import Batch, Delivery, Request, Task
 from muntin.run.inline import InlineRun
 from muntin.run.loop import Rules
@@ -165,11 +165,11 @@ def test_a_job_that_is_added_answers_for_whole_sessions(tmp_path: Path) -> None:
     (job,) = files(tmp_path, session).jobs.values()
     run.loop.exchange(run.loop.catalog.with_jobs(job))
     found = []
-    for number, second in enumerate((42, 45, 55, 57, 70, 85)):
+    for number, second in enumerate((43, 45, 56, 57, 70, 85)):
         write(tmp_path, second)
         results = run.turn(1001.0 + number).results()
         found += [(r.start // 1_000_000, r.counts.read) for r in results if r.job == "visits"]
-    assert found == [(55, 2), (70, 1)]
+    assert found == [(56, 2), (70, 1)]
 
 
 def test_a_job_that_goes_leaves_the_others_as_they_are(tmp_path: Path) -> None:

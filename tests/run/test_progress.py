@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from muntin.fidelity.scoreboard import Source
-from muntin.model import POSITION, RECORDS
+from muntin.model.records import POSITION, RECORDS
 from muntin.run.progress import GONE_SECONDS, Progress
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from muntin.schedule.pace import Measure, Pace, rest_after
+from muntin.schedule.pace import Measure, Pace, rest_after, rest_towards
 
 MB = 1 << 20
 
@@ -59,3 +59,10 @@ def test_how_long_something_takes_and_what_is_not_dared_fades() -> None:
     before = pace.takes(MB)
     pace.fade()
     assert pace.takes(MB) == pytest.approx(0.8 * before)
+
+
+def test_a_batch_begins_right_behind_the_end_of_windows() -> None:
+    assert rest_towards(0.6, None, 0.2) == 0.6  # nobody has a bound
+    assert rest_towards(0.1, 0.9, 0.2) == 0.1  # it is over before they are
+    assert rest_towards(0.6, 0.3, 0.2) == pytest.approx(0.35)  # not after they have waited
+    assert rest_towards(0.1, 0.25, 0.2) == pytest.approx(0.3)  # not across their end

@@ -7,13 +7,17 @@ import os
 import signal
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 import muntin as mt
 from muntin.errors import StateError
-from muntin.show.console import tell
+from muntin.fidelity.score import Board, Reason
+from muntin.run.loop import Turn
+from muntin.run.results import Emission, no_windows
+from muntin.show.console import _View, tell
 from muntin.show.terminal import console
 from muntin.spark.runner import Summary
 from muntin.store.hold import locked, require_free
@@ -146,3 +150,13 @@ def test_a_state_folder_is_refused_before_spark_starts(folder: Path) -> None:
     assert process.returncode == 1
     assert f"in use by process {os.getpid()}" in err
     assert "Spark" not in err
+
+
+def test_windows_that_were_all_shed_are_told() -> None:
+    stream = "CREATE STREAM s (t BIGINT) FROM 'x' FORMAT json TIMESTAMP t;"
+    program = mt.sql(f"{stream} CREATE JOB j AS SELECT count(*) AS c FROM s WINDOW 1 SECOND;")
+    shed = Board().score(0, 1, Reason.DEADLINE).shed()
+    windows = replace(no_windows(program.jobs["j"]), scores={(0, 5): shed, (0, 6): shed})
+    said = io.StringIO()
+    _View(console(said), None).seen(Turn("s", Emission((windows,)), 0, 0, 0, []))
+    assert said.getvalue() == "j: 2 windows shed\n"

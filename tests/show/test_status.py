@@ -13,11 +13,13 @@ from rich.console import Console
 
 from muntin.errors import InputError
 from muntin.fidelity.scoreboard import Source
-from muntin.model import TIME
+from muntin.fidelity.timing import Timing
+from muntin.model.records import TIME
 from muntin.run.catalog import InForce
 from muntin.run.progress import Progress
-from muntin.show.status import draw, status
+from muntin.show.status import draw
 from muntin.store.checkpoint import Checkpoint, Saved
+from muntin.store.status import status
 
 SECOND = 1_000_000
 
@@ -52,6 +54,43 @@ def test_jobs_that_have_stopped_are_there(state: Path) -> None:
     ]
 
 
+def test_a_job_that_sheds_windows_is_named_with_what_its_answers_take(tmp_path: Path) -> None:
+    progress = Progress(
+        timings={
+            "cheap": Timing(100, 100.0, 0, SECOND, seconds=1.0),
+            "dear": Timing(20, 4.0, 4, SECOND, shed=16, seconds=9.0),
+        }
+    )
+    saved = Saved(0, progress, (), InForce({"cheap": "a", "dear": "b"}))
+    Checkpoint(tmp_path, "logs").save(saved, whole=True)
+    jobs, sources = status(tmp_path)
+    assert [(row["shed"], row["answer"], row["share"]) for row in jobs] == [
+        (0, 0.01, 0.1),
+        (16, 2.25, 0.9),
+    ]
+    out = StringIO()
+    draw(jobs, sources, Console(file=out, width=200))
+    (line,) = (line for line in out.getvalue().splitlines() if "dear" in line)
+    assert all(text in line for text in ("16", "2.25 s", "90 %", "20 %"))
+
+
+def test_a_job_whose_records_take_long_is_named_with_what_it_lacks(tmp_path: Path) -> None:
+    progress = Progress(
+        timings={
+            "cheap": Timing(100, 100.0, 0, SECOND, computing=1.0),
+            "dear": Timing(100, 25.0, 0, SECOND, thinned=75, computing=19.0),
+        }
+    )
+    saved = Saved(0, progress, (), InForce({"cheap": "a", "dear": "b"}))
+    Checkpoint(tmp_path, "logs").save(saved, whole=True)
+    jobs, sources = status(tmp_path)
+    assert [(row["thinned"], row["computing"]) for row in jobs] == [(0, 0.05), (75, 0.95)]
+    out = StringIO()
+    draw(jobs, sources, Console(file=out, width=200))
+    (line,) = (line for line in out.getvalue().splitlines() if "dear" in line)
+    assert all(text in line for text in ("75", "95 %", "25 %"))
+
+
 def test_people_see_the_same(state: Path) -> None:
     out = StringIO()
     draw(*status(state), Console(file=out, width=200))
@@ -62,3 +101,14 @@ def test_people_see_the_same(state: Path) -> None:
 def test_a_folder_in_which_nothing_was_run_is_told(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="nothing has been run in"):
         status(tmp_path)
+
+
+def test_an_agent_was_last_heard_when_it_last_answered(tmp_path: Path) -> None:
+    """Not when its logs were last written, nor when a pipeline was started again."""
+    agent = Source({TIME.column: SECOND}, heard_at=90.0, wrote_at=20.0, answered_at=60.0)
+    files = Source({TIME.column: SECOND}, heard_at=90.0, wrote_at=20.0)
+    progress = Progress(sources={"a-agent": agent, "b-files": files})
+    saved = Saved(0, progress, (), InForce({"j": "a"}, {"a": (TIME.column, 1)}))
+    Checkpoint(tmp_path, "logs").save(saved, whole=True)
+    _, sources = status(tmp_path)
+    assert [row["heard"].timestamp() for row in sources] == [60.0, 20.0]

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import json
-from datetime import UTC, date, datetime, timedelta, timezone
+from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
 import pyarrow as pa
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from muntin.show.values import cell_text, json_text, score_text, text, window_text
+from muntin.show.values import cell_text, score_text, window_text
+from muntin.store.export import json_text
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
 
@@ -59,18 +57,6 @@ def test_windows_in_few_words(start: Any, end: Any, shown: str) -> None:
 def test_values(value: Any, kind: pa.DataType, machine: str, people: str) -> None:
     assert json_text(value, kind) == machine
     assert cell_text(value, kind) == people
-
-
-def test_times_are_told_in_utc() -> None:
-    vienna = NOON.astimezone(timezone(timedelta(hours=1)))
-    assert text(vienna, pa.timestamp("us")) == "2026-03-01T12:00:00Z"
-    assert text(None, pa.string()) == ""
-    assert text('say "x"', pa.string()) == 'say "x"'
-
-
-@given(st.text() | st.integers() | st.floats(allow_nan=False, allow_infinity=False))
-def test_programs_read_back_what_was_written(value: Any) -> None:
-    assert json.loads(json_text(value, pa.null())) == value
 
 
 def test_scores_say_why_a_window_left_if_it_is_not_complete() -> None:

@@ -148,11 +148,11 @@ def test_nothing_is_committed_after_a_failure(
     real = Journal.commit
     failed: list[bool] = []
 
-    def once(journal: Journal, *given: Any) -> None:
+    def once(journal: Journal, *given: Any) -> Any:
         if given[1].windows and not failed:
             failed.append(True)
             raise mt.StateError("the disk is full")
-        real(journal, *given)
+        return real(journal, *given)
 
     monkeypatch.setattr(Journal, "commit", once)
     with pytest.raises(StreamingQueryException, match="the disk is full"):
@@ -208,6 +208,11 @@ def test_wrong_frames_are_refused(spark: SparkSession, tmp_path: Path) -> None:
         mt.attach(rate, JOBS, stream="shop", timestamp="timestamp", source="host", state=tmp_path)
     with pytest.raises(mt.LanguageError, match="nothing is defined"):
         mt.attach(rate, "-- nothing", stream="shop", timestamp="timestamp", state=tmp_path)
+    joined = """CREATE STREAM logs (t BIGINT) FROM 'x' FORMAT json TIMESTAMP t;
+    CREATE JOB j AS SELECT * FROM (SELECT count(*) AS a FROM shop), (SELECT count(*) AS b FROM logs)
+    WINDOW 1 DAY"""
+    with pytest.raises(mt.InputError, match=r"'logs\+shop', but a DataFrame is one stream"):
+        mt.attach(rate, joined, stream="shop", timestamp="timestamp", state=tmp_path)
 
 
 CLASSES = """
@@ -278,3 +283,48 @@ def test_a_state_folder_that_is_removed_ends_the_query(
     assert told.startswith("stream 'shop': its query stops: the state folder")
     assert not any(record.exc_info for record in caplog.records)
     assert not (tmp_path / "state" / "streams").exists()
+
+
+def test_jobs_of_a_frame_are_changed_while_it_runs(spark: SparkSession, tmp_path: Path) -> None:
+    """Through the same service: versions, parameters, what cannot be, and a restart."""
+    write(tmp_path / "in", "1.json", [("2026-01-01T12:00:05Z", "a", 2, "1.10")])
+    frame = spark.readStream.schema(SCHEMA).option("maxFilesPerTrigger", 1).json(
+        str(tmp_path / "in")
+    )  # fmt: skip
+    state = tmp_path / "state"
+    text = "CREATE JOB clicks AS SELECT product, {} AS clicks FROM shop GROUP BY product "
+    text += "WINDOW 1 MINUTE"
+    asked: dict[str, Any] = {"stream": "shop", "timestamp": "at", "state": state, "idle": "1h"}
+    asked["control"] = "127.0.0.1:0"
+    query = mt.attach(frame, text.format("sum(clicks)"), **asked)
+    try:
+        query.processAllAvailable()
+        app = mt.connect(state)
+        (effect,) = app.replace("clicks", text.format("10 * sum(clicks)"))
+        assert (effect.version, str(effect.begin)) == (2, "2026-01-01 12:01:00+00:00")
+        with pytest.raises(mt.OrderError, match="a DataFrame is one stream"):
+            app.sql(
+                f"CREATE STREAM z (t BIGINT) FROM '{tmp_path}/z' FORMAT json TIMESTAMP t;"
+                "CREATE JOB other AS SELECT count(*) AS c FROM z WINDOW 1 DAY"
+            )
+        with pytest.raises(mt.OrderError, match="rows of a DataFrame have no order"):
+            app.create("CREATE JOB n AS SELECT count(*) AS c FROM shop WINDOW 5 RECORDS")
+        write(tmp_path / "in", "2.json", [("2026-01-01T12:00:50Z", "a", 3, "1.10"),
+                                          ("2026-01-01T12:01:10Z", "a", 4, "1.10")])  # fmt: skip
+        write(tmp_path / "in", "3.json", [("2026-01-01T12:02:30Z", "a", 9, "1.10")])
+        query.processAllAvailable()
+        wait_for(lambda: len(list(app.results("clicks"))) == 2)
+    finally:
+        query.stop()
+    rows = mt.results("clicks", state).to_pylist()
+    assert [(row["clicks"], row["job_version"]) for row in rows] == [(5, 1), (40, 2)]
+    wait_for(lambda: not (state / "control.json").exists())
+    asked["control"] = "off"
+    query = mt.attach(frame, text.format("sum(clicks)"), **asked)
+    try:
+        write(tmp_path / "in", "4.json", [("2026-01-01T12:03:10Z", "a", 1, "1.10")] * 4)
+        wait_for(lambda: mt.results("clicks", state).num_rows == 3)
+    finally:
+        query.stop()
+    last = mt.results("clicks", state).to_pylist()[-1]
+    assert (last["clicks"], last["job_version"]) == (90, 2)

@@ -4,24 +4,39 @@ from __future__ import annotations
 
 import json
 import os
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
+import pytest
+
+from muntin.errors import StateError
 from muntin.fidelity.scoreboard import Source
 from muntin.kernel.block import Block
 from muntin.kernel.due import Due, Emitted
 from muntin.language.program import sql
-from muntin.model import Job, Program
+from muntin.model.jobs import Job, Program
 from muntin.run.catalog import Catalog
-from muntin.run.contracts import Request
+from muntin.run.contracts import Answer, Request
 from muntin.run.files import LogFiles
 from muntin.spark.collection import SparkCollection
 from muntin.spark.policies import Span
+from muntin.store.blocks import BlockFiles
+from muntin.store.storage import LocalFolder
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 SECOND = 1_000_000
+
+
+def at_hand(answer: Answer) -> list[dict[str, Any]]:
+    """The rows of the job, which are few."""
+    found = answer.rows["j"]
+    assert isinstance(found, pa.Table)
+    rows: list[dict[str, Any]] = found.to_pylist()
+    return rows
 
 
 class Collected:
@@ -51,12 +66,22 @@ class Collected:
 
     def rows(self, *ends: int) -> list[dict[str, Any]]:
         answer = self.collection.answer(self.catalog, Due({"j": [list(ends)]}), None)
-        rows: list[dict[str, Any]] = answer.rows["j"].to_pylist()
-        return rows
+        return at_hand(answer)
 
     def saved(self) -> list[Block]:
-        answer = self.collection.answer(self.catalog, Due(), {})
-        return [block for blocks in answer.blocks.values() for block in blocks]
+        return saved(self.collection, self.catalog)
+
+
+def saved(collection: SparkCollection, catalog: Catalog) -> list[Block]:
+    """What the collection has to save, of which tasks may have written all or a part."""
+    to_save = collection.answer(catalog, Due(), {}).to_save
+    return [block for blocks in to_save.blocks.values() for block in blocks]
+
+
+def files_of(folder: Path, *blocks: Block) -> BlockFiles:
+    """Blocks as a state has them: each in a file of its own, as if tasks had written it."""
+    files = BlockFiles(LocalFolder(folder / "state"))
+    return replace(files, lengths=dict(files.write([block]) for block in blocks))
 
 
 SUMS = "SELECT k, sum(n) AS n FROM logs GROUP BY k WINDOW 10 SECONDS"
@@ -100,15 +125,40 @@ def test_every_block_is_saved_once_and_comes_back(spark: SparkSession, tmp_path:
     assert {name for block in second for name in block.sources.names} == {"web-2"}
     assert {block.sequence for block in (*first, *second)} == {1}  # each the first of its source
     assert all(block.records == 2 for block in first)
-    shape = run.jobs["j"].shape
-    twice = [Block.decode(block.encode(), "b") for block in (*first, *second, *first)]
+    gone = [replace(block, shape="gone") for block in first]
     again = SparkCollection(spark.sparkContext)
-    again.restore(run.catalog, {shape.id: twice, "gone": first})
+    again.restore(run.catalog, files_of(tmp_path, *first, *second, *first, *gone))
     due = Due({"j": [[1, 2]]})
-    rows = again.answer(run.catalog, due, None).rows["j"].to_pylist()
+    rows = at_hand(again.answer(run.catalog, due, None))
     assert [(row["k"], row["n"]) for row in rows] == [("a", 6), ("b", 2)]
     again.compact(run.catalog)
-    assert sum(block.rows for block in again.answer(run.catalog, Due(), {}).blocks[shape.id]) == 2
+    assert sum(block.rows for block in saved(again, run.catalog)) == 2
+    again.clear()
+
+
+def test_many_blocks_are_saved_by_tasks(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = Collected(spark, tmp_path, SUMS)
+    files = BlockFiles(LocalFolder(tmp_path / "state"))
+    run.collection = SparkCollection(spark.sparkContext, files)
+    run.read("web-1", *((1, f"k{n}", n) for n in range(50)))
+    assert not run.collection.answer(run.catalog, Due(), {}).to_save.files
+    monkeypatch.setattr("muntin.spark.collection.SAVED_BY_DRIVER", 0)
+    run.read("web-1", *((2, f"k{n}", n) for n in range(50)))
+    to_save = run.collection.answer(run.catalog, Due(), {}).to_save
+    assert not to_save.blocks
+    assert len(to_save.files) == 2  # one a task
+    again = SparkCollection(spark.sparkContext)
+    again.restore(run.catalog, replace(files, lengths=to_save.files))
+    run.collection = again
+    assert sorted((row["k"], row["n"]) for row in run.rows(1)) == sorted(
+        (f"k{n}", n) for n in range(50)
+    )
+    (name, length), *_ = to_save.files.items()
+    files.folder.put(name, files.folder.read(name)[:-1])
+    with pytest.raises(StateError, match=f"{name} is damaged"):
+        again.restore(run.catalog, replace(files, lengths={name: length}))
     again.clear()
 
 
@@ -122,15 +172,15 @@ def test_blocks_come_back_with_any_number_of_key_groups(
     run.collection.compact(run.catalog)
     before = SparkCollection(spark.sparkContext)
     before.groups = 5
-    before.restore(run.catalog, {run.jobs["j"].shape.id: run.saved()})
+    before.restore(run.catalog, files_of(tmp_path, *run.saved()))
     before.compact(run.catalog)
-    blocks = before.answer(run.catalog, Due(), {}).blocks
-    assert len(blocks[run.jobs["j"].shape.id]) > 1
+    blocks = saved(before, run.catalog)
+    assert len(blocks) > 1
     for groups in (1, 3, 8):
         again = SparkCollection(spark.sparkContext)
         again.groups = groups
-        again.restore(run.catalog, blocks)
-        rows = again.answer(run.catalog, Due({"j": [[1]]}), None).rows["j"].to_pylist()
+        again.restore(run.catalog, files_of(tmp_path, *blocks))
+        rows = at_hand(again.answer(run.catalog, Due({"j": [[1]]}), None))
         assert sorted((row["k"], row["n"]) for row in rows) == sorted((key, 11) for key in keys)
         again.clear()
     before.clear()
@@ -151,7 +201,7 @@ def test_later_rounds_run_in_tasks(spark: SparkSession, tmp_path: Path) -> None:
     run = Collected(spark, tmp_path, job)
     run.read("web-1", *((t, f"key {t % 7}", t) for t in range(40)))
     answer = run.collection.answer(run.catalog, Due({"j": [[1, 2, 3, 4], [2, 4]]}), None)
-    rows = answer.rows["j"].to_pylist()
+    rows = at_hand(answer)
     longer = [(row["k"], row["n"]) for row in rows if row["__window"]]
     assert longer == [("key 5", 36), ("key 4", 96)]
     assert len(rows) == 6

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from muntin.spark.internals import spark_home
-from muntin.spark.java import MAIN_CLASS, Java, submit_arguments
+from muntin.spark.java import MAIN_CLASS, Java, given, submit_arguments
 from muntin.spark.settings import settings_on
 
 
@@ -68,3 +68,12 @@ def test_files_of_settings_are_left_to_spark_submit(
 @pytest.mark.parametrize("master", ["spark://a:7077", "yarn", "local-cluster[2,1,1024]", "foo"])
 def test_clusters_are_left_to_spark_submit(environment: dict[str, str], master: str) -> None:
     assert Java.plain(master, environment) is None
+
+
+def test_settings_that_are_given_are_known(environment: dict[str, str], tmp_path: Path) -> None:
+    assert given(environment | {"SPARK_HOME": "/nowhere"}) == set()
+    environment["PYSPARK_SUBMIT_ARGS"] = "--conf spark.a=1 --conf 'spark.b=x y' pyspark-shell"
+    assert given(environment) == {"spark.a", "spark.b"}
+    environment["SPARK_CONF_DIR"] = str(tmp_path)
+    (tmp_path / "spark-defaults.conf").write_text("# spark.c 1\n\nspark.d  1\n spark.e=1\n")
+    assert given(environment) == {"spark.a", "spark.b", "spark.d", "spark.e"}

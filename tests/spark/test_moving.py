@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import NoReturn
 
 import pytest
 from pyspark.accumulators import _accumulatorRegistry
 from pyspark.errors import PythonException
 from pyspark.sql import SparkSession
 
-from muntin.spark.moving import _ByTask, move
+from muntin.spark.moving import move
+from muntin.spark.telling import Told
 from tests.waiting import PATIENCE
 
 # A user's accumulator fails in the driver, after which Spark updates none of this context.
@@ -52,30 +53,36 @@ print(Results(state).read("sums")["n"].to_pylist())
 """
 
 
+Pair = tuple[int, tuple[str, list[int]]]
+
+
+def apart(_: int, items: Iterable[Pair]) -> Iterator[tuple[int, str] | Told[int]]:
+    for key, (value, news) in items:
+        yield key, value
+        yield from map(Told, news)
+
+
 def test_pairs_find_their_partitions_and_news_the_driver(spark: SparkSession) -> None:
     pairs = [(n % 3, (f"v{n}", [n, -n] if n % 2 else [])) for n in range(10)]
     known = len(_accumulatorRegistry)
     rows = spark.sparkContext.parallelize(pairs, 4)
-    moved, news = move(rows, 3, lambda key: key, lambda value: ((value[0], []), value[1]))
+    moved, news = move(rows, apart, 3, lambda key: key)
     assert news == [x for n in range(10) if n % 2 for x in (n, -n)]
     for _ in range(2):  # out of the files
         found = [sorted(part) for part in moved.glom().collect()]
-        assert found == [[(k, (f"v{n}", [])) for n in range(10) if n % 3 == k] for k in range(3)]
+        assert found == [[(k, f"v{n}") for n in range(10) if n % 3 == k] for k in range(3)]
     assert len(_accumulatorRegistry) == known
 
 
-def test_a_task_that_ran_again_is_heard_once() -> None:
-    first, again = {0: ["late", "gone"], 1: ["other"]}, {0: ["whole"]}
-    assert _ByTask().addInPlace(first, again) == {0: ["whole"], 1: ["other"]}
-
-
 def test_what_a_task_raises_comes_first(spark: SparkSession) -> None:
-    def refuse(value: str) -> NoReturn:
-        raise ValueError(f"{value} is refused")
+    def refuse(task: int, items: Iterable[tuple[int, str]]) -> Iterator[tuple[int, str]]:
+        for _, value in items:
+            raise ValueError(f"{value} is refused")
+        yield from items
 
     known = len(_accumulatorRegistry)
     with pytest.raises(PythonException, match="ValueError: v is refused") as raised:
-        move(spark.sparkContext.parallelize([(0, "v")], 1), 1, lambda key: key, refuse)
+        move(spark.sparkContext.parallelize([(0, "v")], 1), refuse, 1, lambda key: key)
     assert "awaitResult" not in str(raised.value)
     assert len(_accumulatorRegistry) == known
 

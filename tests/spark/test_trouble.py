@@ -13,9 +13,10 @@ from py4j.protocol import Py4JError
 from pyspark.sql import SparkSession
 
 import muntin as mt
+from muntin.errors import LostError
 from muntin.language.program import with_job
 from muntin.spark.runner import Settings, SparkRun
-from muntin.spark.trouble import explained, sentence
+from muntin.spark.trouble import explained, is_lost, last_words, sentence
 from tests.spark.test_runner import STREAM, stored, write
 
 
@@ -56,7 +57,7 @@ def test_a_worker_that_was_killed_is_told(spark: SparkSession, tmp_path: Path) -
             "most recent failure: Lost task 0.3 in stage 3.0 (TID 9): ExecutorLostFailure "
             "(executor 1 exited caused by one of the running tasks) Reason: Command exited with "
             "code 137\nDriver stacktrace:",
-            "Spark has lost an executor too often (executor 1 exited caused by one of the running "
+            "Spark has lost an executor (executor 1 exited caused by one of the running "
             "tasks: Command exited with code 137); see its log",
         ),
         ("java.lang.OutOfMemoryError: Java heap space", "Java ran out of memory"),
@@ -70,6 +71,25 @@ def test_a_worker_that_was_killed_is_told(spark: SparkSession, tmp_path: Path) -
 def test_other_troubles_are_told(said: str, told: str) -> None:
     assert sentence(said).startswith(told)
     assert len(sentence(said).splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    ("said", "lost"),
+    [
+        ("SparkException: Checkpoint block rdd_19_0 not found! Either the executor", True),
+        ("Job aborted: ... failed the maximum allowable number of times: 4. FetchFailed(", True),
+        ("Job aborted: ExecutorLostFailure (executor 1 exited) Reason: Command exited", True),
+        ("Python worker exited unexpectedly (crashed)", False),
+        ("FetchFailed\nTraceback (most recent call last):\n  File\nValueError: x", False),
+    ],
+)
+def test_losses_are_told_apart(said: str, lost: bool) -> None:
+    with pytest.raises(mt.SparkError) as raised, explained():
+        raise Py4JError(said)
+    assert isinstance(raised.value, LostError) is lost is is_lost(said)
+    assert str(raised.value).endswith(
+        "what was committed stays, and the next run goes on from there"
+    )
 
 
 def test_errors_of_others_stay_theirs(tmp_path: Path) -> None:
@@ -110,3 +130,19 @@ def test_a_run_whose_worker_is_killed_says_so_and_goes_on_later(
     assert stored(tmp_path) == [(0, "a", 1, 1)]
     list(SparkRun(plain, spark.sparkContext, settings).turns())
     assert stored(tmp_path) == [(0, "a", 1, 1), (10, "a", 15, 2)]
+
+
+@pytest.mark.parametrize(
+    ("said", "words"),
+    [
+        ("Traceback (most recent call last):\n  File x\nValueError: a\n", "ValueError: a"),
+        ("Error from python worker:\n  Traceback (most recent call last):\n    File x\n  "
+         "ModuleNotFoundError: No module named 'duckdb'\nPYTHONPATH was:\n  /x\n",
+         "ModuleNotFoundError: No module named 'duckdb'"),
+        ('java.io.IOException: Cannot run program "python9": error=2, No such file',
+         'Cannot run program "python9": error=2, No such file'),
+        ("", "no reason is known"),
+    ],
+)  # fmt: skip
+def test_last_words_of_a_worker_are_found(said: str, words: str) -> None:
+    assert last_words(said) == words

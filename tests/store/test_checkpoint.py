@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
@@ -15,11 +14,12 @@ from muntin.fidelity.scoreboard import Source
 from muntin.fidelity.timing import Timing
 from muntin.kernel.block import Block, encode
 from muntin.logs.files import FilePosition
-from muntin.model import POSITION, Tally
+from muntin.model.counts import Tally
+from muntin.model.records import POSITION
 from muntin.run.catalog import InForce
 from muntin.run.progress import Lateness, Leaving, Progress
-from muntin.store import tape
-from muntin.store.checkpoint import Checkpoint, Saved, saved_in
+from muntin.store.checkpoint import Checkpoint, Saved, block_files, saved_in
+from muntin.store.storage import LocalFolder
 from muntin.windows.choice import Choice
 
 IN_FORCE = InForce({"job": "shape"}, {"shape": (POSITION, 1)})
@@ -52,8 +52,16 @@ def advanced(saved: Saved, second: int) -> Saved:
     ]
     blocks = {"shape": [block("shape", second)], "other": [block("other", 0)]}
     return replace(
-        saved, batch=second, positions=tuple(moved), blocks=blocks, results={"job": f"{second}"}
+        saved, batch=second, positions=tuple(moved), blocks=blocks, results={"job": (f"{second}",)}
     )
+
+
+def loaded(state: Path) -> tuple[Saved, list[Block]]:
+    """The newest state, and its blocks of one shape."""
+    checkpoint = Checkpoint(state, "logs")
+    found = checkpoint.load()
+    assert found is not None
+    return found, list(checkpoint.blocks.every({"shape"}))
 
 
 def first() -> Saved:
@@ -71,11 +79,36 @@ def test_every_state_comes_back(tmp_path: Path) -> None:
         checkpoint.save(saved, whole=second == 20, anew=second % 7 == 0)
         new = block("shape", second)
         expected = [new] if second == 20 else [*expected, new]
-        found = Checkpoint(tmp_path, "logs").load({"shape"})
-        assert found is not None
+        found, blocks = loaded(tmp_path)
+        assert blocks == expected
         assert set(found.progress.ledger) == set(saved.progress.ledger)
         found.progress.ledger = saved.progress.ledger
-        assert found == replace(saved, blocks={"shape": expected})
+        assert found == replace(saved, blocks={})
+
+
+def test_files_that_tasks_have_written_are_part_of_the_commit_that_names_them(
+    tmp_path: Path,
+) -> None:
+    checkpoint, saved = Checkpoint(tmp_path, "logs"), first()
+    files = block_files(tmp_path, "logs")
+
+    def written(*numbers: int) -> dict[str, int]:
+        return dict([files.write([block("shape", number) for number in numbers])])
+
+    checkpoint.save(replace(advanced(saved, 1), files=written(10, 11)), whole=False)
+    nobodys = written(99)  # of a task whose batch was never committed
+    checkpoint.save(advanced(saved, 2), whole=False)
+    checkpoint.save(replace(advanced(saved, 3), files=written(12)), whole=False)
+    _, blocks = loaded(tmp_path)
+    numbers = [n for each in blocks for n in each.table()["n"].to_pylist()]
+    assert sorted(numbers) == [1, 2, 3, 10, 11, 12]
+    assert checkpoint.is_loose
+    assert not nobodys.keys() & checkpoint.blocks.lengths.keys()
+    checkpoint.save(replace(advanced(saved, 4), files=written(20, 21)), whole=True)
+    _, blocks = loaded(tmp_path)
+    assert sorted(n for each in blocks for n in each.table()["n"].to_pylist()) == [4, 20, 21]
+    there = {path.name for path in (tmp_path / "streams" / "logs").glob("blocks-*")}
+    assert there == checkpoint.blocks.lengths.keys()
 
 
 def test_a_commit_writes_what_has_changed(tmp_path: Path) -> None:
@@ -99,9 +132,8 @@ def test_a_commit_that_was_cut_off_has_not_been(tmp_path: Path) -> None:
     (state,) = (name for name in after if name.startswith("state"))
     # Blocks and tallies are there, and the last byte of what names them is not.
     (folder / state).write_bytes(after[state][:-1])
-    found = Checkpoint(tmp_path, "logs").load({"shape"})
-    assert found is not None
-    assert (found.batch, found.blocks) == (1, {"shape": [block("shape", 1)]})
+    found, blocks = loaded(tmp_path)
+    assert (found.batch, blocks) == (1, [block("shape", 1)])
     assert [tally.pane for tally in found.progress.ledger] == [1]
     assert all(after[name].startswith(data) for name, data in before.items())
 
@@ -113,16 +145,16 @@ def test_after_a_failure_everything_is_saved_anew(
     checkpoint.save(advanced(saved, 1), whole=False)
     with monkeypatch.context() as patch:
 
-        def full(path: Path, records: object) -> int:
+        def full(folder: LocalFolder, name: str, data: bytes) -> int:
             raise StateError("no space left")
 
-        patch.setattr(tape, "add", full)
+        patch.setattr(LocalFolder, "append", full)
         with pytest.raises(StateError):
             checkpoint.save(advanced(saved, 2), whole=False)
     assert checkpoint.is_loose
     saved = advanced(saved, 3)
     checkpoint.save(saved, whole=True)
-    found = Checkpoint(tmp_path, "logs").load({"shape"})
+    found = Checkpoint(tmp_path, "logs").load()
     assert found is not None
     assert sorted(tally.pane for tally in found.progress.ledger) == [1, 2, 3]
 
@@ -132,30 +164,29 @@ def test_what_a_batch_that_failed_has_written_is_no_part_of_the_next(
 ) -> None:
     checkpoint = Checkpoint(tmp_path, "logs")
     checkpoint.save(advanced(first(), 1), whole=False)
-    write = tape.add
+    write = LocalFolder.append
     with monkeypatch.context() as patch:
 
-        def full(path: Path, records: Sequence[bytes]) -> int:
-            if path.name.startswith("state"):
+        def full(folder: LocalFolder, name: str, data: bytes) -> int:
+            if name.startswith("state"):
                 raise StateError("no space left")
-            return write(path, records)
+            return write(folder, name, data)
 
-        patch.setattr(tape, "add", full)
+        patch.setattr(LocalFolder, "append", full)
         again = Checkpoint(tmp_path, "logs")
-        saved = again.load({"shape"})
+        saved = again.load()
         assert saved is not None
         with pytest.raises(StateError):
             checkpoint.save(advanced(saved, 2), whole=False)
     # The program ends here; the next one reads something else in its second batch.
     again = Checkpoint(tmp_path, "logs")
-    saved = again.load({"shape"})
+    saved = again.load()
     assert saved is not None
     assert [tally.pane for tally in saved.progress.ledger] == [1]
     again.save(replace(advanced(saved, 3), batch=2), whole=True)
-    found = Checkpoint(tmp_path, "logs").load({"shape"})
-    assert found is not None
+    found, blocks = loaded(tmp_path)
     assert sorted(tally.pane for tally in found.progress.ledger) == [1, 3]
-    assert found.blocks == {"shape": [block("shape", 3)]}
+    assert blocks == [block("shape", 3)]
 
 
 def test_a_glance_reads_neither_blocks_nor_ledger(tmp_path: Path) -> None:
@@ -166,7 +197,7 @@ def test_a_glance_reads_neither_blocks_nor_ledger(tmp_path: Path) -> None:
             path.unlink()
     assert saved_in(tmp_path)["logs"].progress.timings["job"].windows == 1
     with pytest.raises(StateError, match="cannot be read"):
-        Checkpoint(tmp_path, "logs").load({"shape"})
+        Checkpoint(tmp_path, "logs").load()
 
 
 def test_a_glance_meets_no_file_that_has_just_gone(
@@ -174,28 +205,14 @@ def test_a_glance_meets_no_file_that_has_just_gone(
 ) -> None:
     checkpoint, saved = Checkpoint(tmp_path, "logs"), first()
     checkpoint.save(advanced(saved, 1), whole=False)
-    real, once = tape.read, [True]
+    real, once = LocalFolder.read, [True]
 
-    def late(path: Path, upto: int | None = None) -> object:
+    def late(folder: LocalFolder, name: str) -> bytes:
         if once and once.pop():
             checkpoint.save(advanced(saved, 2), whole=False, anew=True)
-        return real(path, upto)
+        return real(folder, name)
 
-    monkeypatch.setattr(tape, "read", late)
+    monkeypatch.setattr(LocalFolder, "read", late)
     found = Checkpoint(tmp_path, "logs").peek()
     assert found is not None
     assert found.batch == 2
-
-
-def test_states_of_other_versions_are_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (tmp_path / "streams" / "old" / "_delta_log").mkdir(parents=True)
-    with pytest.raises(StateError, match="written by another version of Muntin"):
-        Checkpoint(tmp_path, "old").load(())
-    with monkeypatch.context() as patch:
-        patch.setattr("muntin.store.checkpoint.VERSION", 99)
-        Checkpoint(tmp_path, "new").save(advanced(first(), 1), whole=False)
-    with pytest.raises(StateError, match="its format is 99"):
-        Checkpoint(tmp_path, "new").load(())
-    assert Checkpoint(tmp_path, "none").load(()) is None

@@ -13,6 +13,7 @@ from deltalake import DeltaTable
 from muntin.errors import StateError
 from muntin.store import delta
 from muntin.store.results import Results
+from muntin.store.storage import LocalFolder
 from tests.store.test_results import publish, rows
 
 
@@ -25,7 +26,7 @@ def filled(state: Path, files: int = 40) -> Results:
 
 def clean(path: Path) -> None:
     """Merges files and removes the old ones at once, which is sooner than we ever do."""
-    delta.compact(path)
+    delta.compact(LocalFolder(path))
     table = DeltaTable(path)
     table.vacuum(retention_hours=0, dry_run=False, enforce_retention_duration=False)
 
@@ -40,7 +41,7 @@ def test_a_reader_who_was_overtaken_reads_again(tmp_path: Path) -> None:
             clean(path)
         return found.query(found.files, "FROM stored ORDER BY window_end, row_number")
 
-    assert delta.read(path, overtaken).num_rows == wanted.num_rows
+    assert delta.read(LocalFolder(path), overtaken).num_rows == wanted.num_rows
     assert seen == [40, 1]
 
 
@@ -53,7 +54,7 @@ def test_other_errors_are_told_at_once(tmp_path: Path) -> None:
         raise StateError("something else")
 
     with pytest.raises(StateError, match="something else"):
-        delta.read(tmp_path / "results" / "top", wrong)
+        delta.read(LocalFolder(tmp_path / "results" / "top"), wrong)
     assert len(asked) == 1
 
 
@@ -89,11 +90,11 @@ def test_large_files_are_not_written_again_and_again(
 ) -> None:
     store, path = filled(tmp_path, 4), tmp_path / "results" / "top"
     monkeypatch.setattr(delta, "_SIZES", ((1 << 20, 4),))
-    delta.compact(path)
+    delta.compact(LocalFolder(path))
     (merged,) = DeltaTable(path).file_uris()
     size = Path(merged).stat().st_size
     monkeypatch.setattr(delta, "_SIZES", ((size - 1, 4), (1 << 20, 6)))
     for batch in range(4, 8):
         publish(store, "s", batch, rows(range(batch, batch + 1), 1))
-        delta.compact(path)
+        delta.compact(LocalFolder(path))
         assert merged in DeltaTable(path).file_uris()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -21,7 +22,7 @@ def test_other_processes_are_refused(tmp_path: Path) -> None:
     with locked(tmp_path):
         command = [sys.executable, "-c", code, str(tmp_path)]
         done = subprocess.run(command, capture_output=True, text=True, cwd=Path.cwd())
-    assert f"is in use by process {os.getpid()}; stop it" in done.stderr
+    assert f"is in use by process {os.getpid()} on {socket.gethostname()}; stop it" in done.stderr
     require_free(tmp_path)
 
 

@@ -15,10 +15,12 @@ from muntin.fidelity.score import C2, Reason
 from muntin.kernel.block import Block, encode
 from muntin.kernel.due import Due, Emitted
 from muntin.kernel.statements import WINDOW, WINDOW_END
-from muntin.model import POSITION, Counts, Tally
+from muntin.model.counts import Counts, Tally
+from muntin.model.records import POSITION
 from muntin.run.catalog import Catalog
 from muntin.run.contracts import Answer
-from muntin.run.results import Emission, JobWindows, no_windows
+from muntin.run.results import Emission, JobWindows, ToSave, no_windows
+from muntin.store.blocks import BlockFiles
 from muntin.store.journal import Journal
 from muntin.store.results import Results
 
@@ -44,7 +46,7 @@ class Blocks(Nothing):
     def answer(
         self, catalog: Catalog, due: Due, save: Mapping[str, Emitted] | None = None
     ) -> Answer:
-        return Answer(blocks={SHAPE: list(self.held)})
+        return Answer(to_save=ToSave({SHAPE: list(self.held)}))
 
     @property
     def numbers(self) -> list[int]:
@@ -53,8 +55,8 @@ class Blocks(Nothing):
     def compact(self, catalog: Catalog) -> None:
         self.held = [block(*self.numbers)]
 
-    def restore(self, catalog: Catalog, blocks: Mapping[str, Sequence[Block]]) -> None:
-        self.held = list(blocks.get(SHAPE, ()))
+    def restore(self, catalog: Catalog, blocks: BlockFiles) -> None:
+        self.held = list(blocks.every(catalog.shapes))
 
 
 def test_batches_come_back_in_few_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -65,7 +67,7 @@ def test_batches_come_back_in_few_files(tmp_path: Path, monkeypatch: pytest.Monk
         new = block(batch)
         blocks.held.append(new)
         journal.progress.records += 1
-        journal.commit(CATALOG, Emission(blocks={SHAPE: [new]}))
+        journal.commit(CATALOG, Emission(to_save=ToSave({SHAPE: [new]})))
         if batch % 9 == 8:  # a restart
             blocks = Blocks()
             journal = Journal(tmp_path, CATALOG, blocks)

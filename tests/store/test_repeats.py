@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from muntin.store import delta
 from muntin.store.repeats import ends_of, without_repeats
 from muntin.store.results import Results
+from muntin.store.storage import LocalFolder
 from tests.effort import examples
 from tests.store.test_results import START, publish, rows
 
@@ -73,8 +74,8 @@ def test_sums_that_differ_in_their_last_digit_are_the_same(tmp_path: Path) -> No
     path = tmp_path / "results" / "top"
 
     def sift(fresh: pa.Table) -> pa.Table:
-        return delta.read(path, lambda found: without_repeats(found, fresh, known))
+        return delta.read(LocalFolder(path), lambda found: without_repeats(found, fresh, known))
 
     assert sift(table({1: [0.3], 2: [0.3000001]}))["n"].to_pylist() == [0.3000001]
     assert sift(table({3: [0.3]})).num_rows == 1  # behind all that is known
-    assert delta.read(path, ends_of) == known == {"1 minute": max(known.values())}
+    assert delta.read(LocalFolder(path), ends_of) == known == {"1 minute": max(known.values())}

@@ -117,9 +117,9 @@ def test_a_file_that_was_taken_away_is_told_of(tmp_path: Path) -> None:
     store, table = Results(tmp_path), rows(range(1), 1)
     store.prepare({"top": table.schema})
     files = store.write(0, {"top": [table]})
-    (tmp_path / "results" / "top" / files["top"]).unlink()
+    (tmp_path / "results" / "top" / files["top"][0]).unlink()
     assert store.publish("s", 0, files) == ["top"]
-    assert store.publish("s", 0, {"dropped": "part.parquet"}) == ["dropped"]
+    assert store.publish("s", 0, {"dropped": ("part.parquet",)}) == ["dropped"]
 
 
 def test_what_is_missing_or_has_changed_is_told(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from muntin.model import Tally
+from muntin.model.counts import Tally
 from muntin.store.tallies import TallyFiles
 from muntin.windows.ledger import Ledger
 

@@ -18,7 +18,7 @@ import numpy as np
 
 import muntin as mt
 from muntin.fidelity.sampling import sampled
-from muntin.model import Sample
+from muntin.model.shapes import Sample
 from muntin.run.inline import InlineRun
 from muntin.run.loop import Rules
 from tests.oracle import stream_time

@@ -117,16 +117,27 @@ def test_inline_equals_a_plain_query(
 
 @pytest.mark.usefixtures("spark")
 @examples(12)
-@given(question=questions(), logs=sources, batch=st.integers(200, 3000))
+@given(
+    question=questions(),
+    logs=sources,
+    batch=st.integers(200, 3000),
+    at_hand=st.sampled_from([0, 300, 1 << 20]),
+)
 def test_spark_equals_a_plain_query(
-    spark: SparkSession, question: Question, logs: dict[str, Sequence[Record]], batch: int
+    spark: SparkSession,
+    question: Question,
+    logs: dict[str, Sequence[Record]],
+    batch: int,
+    at_hand: int,
 ) -> None:
     from muntin.spark.runner import Settings, SparkRun
 
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
+        patch.setattr("muntin.spark.collection.ROWS_AT_HAND", at_hand)  # others stay in tasks
+        patch.setattr("muntin.spark.rows.RANGE_ROWS", 20)
         write_logs(Path(folder), logs)
         settings = Settings(Path(folder) / "state", follow=False, batch_bytes=batch)
         program = sql(question.muntin(Path(folder)))
         steps = SparkRun(program, spark.sparkContext, settings).turns()
-        found = [result for step in steps for result in step.emission.results()]
-    assert same(rows_of(found), question.answer(logs)), (rows_of(found), question.answer(logs))
+        found = rows_of(result for step in steps for result in step.emission.results())
+    assert same(found, question.answer(logs)), (found, question.answer(logs))

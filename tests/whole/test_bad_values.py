@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 import muntin as mt
 from muntin.language.program import sql
 from muntin.run.inline import ignore, windows_inline
-from muntin.show.status import status
+from muntin.store.status import status
 from muntin.windows.choice import Sharing
 from tests.effort import examples
 from tests.oracle import Question, Record, Window, same, stream_time, write_logs
@@ -169,6 +169,38 @@ def test_inline_equals_a_plain_query_without_what_fails(
         leaving = windows_inline(program, batch_bytes=batch, piece_bytes=piece, sharing=sharing)
         found = rows_of(result for windows in leaving for result in windows.results())
     assert same(found, question.answer(logs)), (found, question.answer(logs))
+
+
+@pytest.mark.parametrize("piece", [1, 150, 1500])
+def test_a_late_record_that_fails_stops_nothing_before_its_mark(tmp_path: Path, piece: int) -> None:
+    question = Careful(
+        aggregates=("sum(CAST(s AS INTEGER))",), keys=(), where=None, having=None, limit=None,
+        windows=(Window(60, 20, 0),), slack_s=0, errors=0,
+    )  # fmt: skip
+    times_and_texts = ((17, "1"), (-4, "2"), (26, "4"), (0, "x"), (1, "8"))
+    logs: dict[str, Sequence[Record]] = {
+        "web": [{"t": t, "k": "a", "n": 1, "x": None, "s": s} for t, s in times_and_texts]
+    }
+    write_logs(tmp_path, logs)
+    leaving = windows_inline(sql(question.muntin(tmp_path)), piece_bytes=piece)
+    found = rows_of(result for windows in leaving for result in windows.results())
+    assert found == question.answer(logs) == [(-40, 20, 3)]
+
+
+@pytest.mark.parametrize("sharing", ["shared", "separate"])
+def test_what_a_filter_leaves_out_fails_in_no_aggregate(tmp_path: Path, sharing: Sharing) -> None:
+    question = Careful(
+        aggregates=("count(DISTINCT CAST(s AS INTEGER))",), keys=(), where="n * n <> 9",
+        having=None, limit=None, windows=(Window(60, 60, 0),), slack_s=None, errors=0,
+    )  # fmt: skip
+    numbers_and_texts: tuple[tuple[int | None, str], ...] = ((1, "1"), (None, "x"), (3, "x"))
+    logs: dict[str, Sequence[Record]] = {
+        "web": [{"t": 0, "k": "a", "n": n, "x": None, "s": s} for n, s in numbers_and_texts]
+    }
+    write_logs(tmp_path, logs)
+    leaving = windows_inline(sql(question.muntin(tmp_path)), sharing=sharing)
+    found = rows_of(result for windows in leaving for result in windows.results())
+    assert found == question.answer(logs) == [(0, 60, 1)]
 
 
 STREAM = (

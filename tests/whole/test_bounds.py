@@ -55,7 +55,7 @@ class Run:
     def some(self, now: float, most: int) -> list[mt.Result]:
         """A turn that reads only so many bytes."""
         with pytest.MonkeyPatch.context() as patched:
-            patched.setattr(self.loop.pace, "most", lambda _: most)
+            patched.setattr(self.loop.pace, "most", lambda *_: most)
             self.run._now = now
             return list(self.loop.turn(wake_at=now + 1000).emission.results())
 

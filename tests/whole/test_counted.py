@@ -23,7 +23,7 @@ from hypothesis import strategies as st
 
 from muntin.errors import BadRowError
 from muntin.language.program import sql
-from muntin.model import Program
+from muntin.model.jobs import Program
 from muntin.run.inline import windows_inline
 from muntin.run.loop import Loop
 from muntin.run.results import Result
@@ -349,3 +349,18 @@ def test_records_of_parquet_are_counted(tmp_path: Path) -> None:
     )
     assert found["counted"] == [(0, 4, 12), (4, 8, 44), (8, 12, 34)]
     assert found["numbered"] == [(100, 105, 20), (105, 110, 70)]
+
+
+def test_first_values_and_lists_are_by_time_in_counted_windows_too(tmp_path: Path) -> None:
+    times = [3, 1, 2, 5, 4]
+    lines = "".join(json.dumps({"t": t, "k": f"at {t}"}) + "\n" for t in times)
+    (tmp_path / "a.jsonl").write_text(lines)
+    program = sql(
+        f"CREATE STREAM s FROM '{tmp_path}/*.jsonl' FORMAT json TIMESTAMP t;"
+        "CREATE JOB j AS SELECT first(k) AS f, last(k) AS l, list(k) AS all FROM s WINDOW 3 RECORDS"
+    )
+    rows = [row for w in windows_inline(program) for r in w.results() for row in r.rows.to_pylist()]
+    assert [tuple(row.values()) for row in rows] == [
+        ("at 1", "at 3", ["at 1", "at 2", "at 3"]),
+        ("at 4", "at 5", ["at 4", "at 5"]),
+    ]

@@ -123,6 +123,8 @@ def test_sessions_that_left_get_nothing_more_and_say_so(tmp_path: Path) -> None:
     assert column(found, "n") == [2]
     write(tmp_path, {"t": 12, "k": 1}, {"t": 20, "k": 1}, source="b")
     assert step(run, 1101.0) == []
+    write(tmp_path, {"t": 60, "k": 1}, source="a")
+    assert column(step(run, 1200.0), "n") == [1]  # what is open might have reached back to them
     assert run.loop.progress.late["j0"].records == 2
 
 

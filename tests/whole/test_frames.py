@@ -29,7 +29,8 @@ SCHEMA = "t bigint, k string, s string, n bigint, x double, server string"
 SOURCES = ("web-1", "web-2", "db")
 LAST = 10_000_000  # seconds: far behind all records, where every source ends
 TOLD = {"job", "window_name", "window_start", "window_end", "c2", "c2_records", "revision",
-        "emitted_at", "records_read", "records_bad", "records_late", "records_failed"}  # fmt: skip
+        "emitted_at", "job_version", "records_read", "records_bad", "records_late",
+        "records_failed"}  # fmt: skip
 Batch = Sequence[Record]  # records with their server
 
 

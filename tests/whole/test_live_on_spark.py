@@ -47,7 +47,7 @@ def started(spark: SparkSession, folder: Path, program: mt.Program, clock: Clock
     settings_ = Settings(folder / "state", follow=True, idle_seconds=IDLE)
     (stream,) = program.streams.values()
     # Events of the system may come a moment later; the clock here has no such moments.
-    with patch("muntin.spark.runner.FileEvents", return_value=None):
+    with patch.object(StreamRun, "_watch", return_value=None):
         run = StreamRun(spark.sparkContext, stream, program.jobs_of(stream.name), settings_, clock)
     run.loop.pace.leaving = Measure(0.0)  # the clock stands still while windows leave
     return run
@@ -129,6 +129,7 @@ def test_revisions_and_timings_survive_a_restart(
             "heard": "1970-01-01T00:17:13Z",
             "ended": False,
             "seen": True,
+            "agent": False,
         },
     ]
     table = printed(capsys, "status", *state)

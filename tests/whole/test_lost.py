@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 import muntin as mt
-from muntin.model import TIME
+from muntin.model.records import TIME
 from muntin.run.files import LogFiles
 from muntin.run.inline import InlineCollection, InlineRun, run_inline
 from muntin.run.loop import Rules
@@ -79,7 +79,7 @@ class Following:
         """What was saved comes back, and nothing else."""
         checkpoint, in_force = Checkpoint(state, "s"), self.run.loop.catalog.in_force
         checkpoint.save(Saved(1, self.progress, self.positions, in_force), whole=True)
-        saved = Checkpoint(state, "s").load(())
+        saved = Checkpoint(state, "s").load()
         assert saved is not None
         self.progress, self.positions = saved.progress, saved.positions
         self.start()

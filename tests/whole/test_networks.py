@@ -54,11 +54,11 @@ def keys(tmp_path: Path) -> Keys:
 
 
 def cut() -> None:
-    command("ip", "link", "set", "muntin0", "down")
+    command("ip", "-n", NAME, "link", "set", "muntin1", "down")
 
 
 def mend() -> None:
-    command("ip", "link", "set", "muntin0", "up")
+    command("ip", "-n", NAME, "link", "set", "muntin1", "up")
 
 
 def netem(*how: str) -> Trouble:

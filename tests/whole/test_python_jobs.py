@@ -11,8 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from muntin.fidelity.score import Reason
 from muntin.language.program import load, sql, with_job
-from muntin.model import Program
+from muntin.model.jobs import Program
 from muntin.run.inline import InlineRun, windows_inline
 from muntin.run.loop import Rules
 from muntin.run.results import Result
@@ -183,15 +184,22 @@ class Alarms(Tops):
 def test_what_update_yields_leaves_with_the_batch_after_its_step(
     job: type[Tops], at: int, tmp_path: Path
 ) -> None:
-    """Steps are of a second. A bound lets one leave though a server says nothing any more."""
+    """Steps are of a second. A bound lets one leave though a server says nothing any more.
+
+    What it yields is shown at once, as what is so far.
+    """
     (tmp_path / "quiet.jsonl").write_text('{"t": 990, "n": 1}\n')
     stream = f"CREATE STREAM s (t BIGINT, n BIGINT) FROM '{tmp_path}/{{source}}.jsonl' "
     program = with_job(sql(stream + "FORMAT json TIMESTAMP t;"), "j", job, stream="s")
     run = InlineRun(program.streams["s"], list(program.jobs.values()), Rules(True, 10.0))
     run.turn(990.0)
     (tmp_path / "busy.jsonl").write_text('{"t": 1000, "n": 1}\n{"t": 1000, "n": 3}\n')
-    left: dict[int, list[int]] = {}
+    told: dict[tuple[int, bool], list[int]] = {}
     for now in range(1000, 1015):
-        rows = [row for result in run.turn(float(now)).results() for row in result.rows.to_pylist()]
-        left.setdefault(now, []).extend(row["n"] for row in rows if row["source"] == "busy")
-    assert {now: values for now, values in left.items() if values} == {at: [1, 3]}
+        for result in run.turn(float(now)).results():
+            values = [r["n"] for r in result.rows.to_pylist() if r["source"] == "busy"]
+            told.setdefault((now, result.c2.reason is Reason.OPEN), []).extend(values)
+    assert {when: values for when, values in told.items() if values} == {
+        (1000, True): [1, 3],
+        (at, False): [1, 3],
+    }

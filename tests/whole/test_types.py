@@ -71,7 +71,7 @@ def test_a_value_that_does_not_convert_is_named(tmp_path: Path) -> None:
     assert list(mt.run(mt.sql(text.replace("{}", "CAST")), notes.append)) == []
     assert notes == [
         f"job 'j': CAST(\"n\" AS INT) failed on n = 'x3' ({tmp_path}/a.jsonl, line 1): Could not "
-        "convert string 'x3' to INT32; TRY_CAST gives NULL for such a value"
+        "convert string 'x3' to INTEGER; TRY_CAST gives NULL for such a value"
     ]
     (result,) = mt.run(mt.sql(text.replace("{}", "TRY_CAST")))
     assert result.rows.to_pylist() == [{"n": None}]

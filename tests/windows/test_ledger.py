@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from muntin.model import Counts, Tally
+from muntin.model.counts import Counts, Tally
 from muntin.windows.ledger import Grid, Ledger, on_grids
 from muntin.windows.spec import WindowSpec
 

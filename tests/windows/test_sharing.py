@@ -14,7 +14,8 @@ from muntin.kernel.clocks import Clocks
 from muntin.kernel.compute import Recipe, compute
 from muntin.kernel.consolidate import Consolidation
 from muntin.language.program import sql
-from muntin.model import POSITION, Job
+from muntin.model.jobs import Job
+from muntin.model.records import POSITION
 from muntin.windows.sharing import Tile, Tiles, share_panes
 
 MINUTE = 60_000_000

@@ -8,7 +8,9 @@ from muntin.kernel.clocks import Clocks
 from muntin.kernel.compute import Recipe, compute
 from muntin.kernel.consolidate import Consolidation
 from muntin.language.program import sql
-from muntin.model import POSITION, Job, Tally
+from muntin.model.counts import Tally
+from muntin.model.jobs import Job
+from muntin.model.records import POSITION
 from muntin.windows.shelf import Complete, Shelf
 from muntin.windows.spec import WindowSpec
 

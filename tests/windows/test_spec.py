@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from muntin.windows.spec import WindowSpec
+from muntin.windows.calendar import Calendar
+from muntin.windows.spec import Units, WindowSpec, calendar_windows
 
 
 @st.composite
@@ -71,3 +73,28 @@ def test_bounds_are_whole_panes(spec: WindowSpec, pane: int) -> None:
 def test_far_apart_panes_cost_nothing() -> None:
     spec = WindowSpec(3_600_000_000, 1_000_000)
     assert len(spec.ends([0, 10**12], None, 2 * 10**12)) == 7200
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        WindowSpec(60, 20, 5),
+        WindowSpec(20, 50),
+        WindowSpec(60, 60, step=20),
+        WindowSpec(70, 70, step=20),
+        calendar_windows(Units(Calendar("day", "Europe/Berlin"), 2, 1)),
+        calendar_windows(Units(Calendar("month", "UTC"), 1, 1)),
+        calendar_windows(Units(Calendar("day", "Europe/Berlin"), 7, 7, 4), step=3_600_000_000),
+        calendar_windows(Units(Calendar("month", "UTC"), 1, 1, by=Calendar("day", "UTC"), step=1)),
+        calendar_windows(Units(Calendar("day", "UTC"), 6, 6, 4, by=Calendar("day", "UTC"), step=2)),
+    ],
+    ids=lambda spec: spec.key,
+)
+def test_one_window_ends_before_the_next(spec: WindowSpec) -> None:
+    """Also in the weeks in which clocks change."""
+    begin = 1_742_000_000_000_000 if spec.units is not None else -1000
+    end = spec.first_end(begin // spec.pane)
+    for _ in range(60):
+        following = spec.first_end(end)
+        assert spec.end_before(following) == end
+        end = following

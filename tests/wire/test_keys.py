@@ -34,7 +34,7 @@ def test_who_has_the_token_is_answered(tmp_path: Path) -> None:
     agent = read_keys(tmp_path / "keys", "web01", required=True)
     mine = read_keys(tmp_path / "keys", "none")
     assert not mine.key
-    with serving("web01", tmp_path / "logs", agent) as (_, place):
+    with serving("web01", tmp_path / "logs", agent, at="0.0.0.0:0") as (_, place):
         assert Client(mine).settings(place, "logs")["FORMAT"] == "json"
         with pytest.raises(WireError, match="this agent answers pipelines with its token"):
             Client(replace(mine, token="another-token-of-some")).settings(place, "logs")
@@ -42,8 +42,18 @@ def test_who_has_the_token_is_answered(tmp_path: Path) -> None:
             Client().settings(place, "logs")
         make_keys(tmp_path / "other", [])
         other = read_keys(tmp_path / "other", "none")
-        with pytest.raises(WireError, match="cannot be reached"):
+        with pytest.raises(
+            WireError, match=r"it has none, or its certificate is of another ca\.pem"
+        ):
             Client(replace(mine, ca=other.ca)).settings(place, "logs")
+        elsewhere = place.replace("127.0.0.1", "127.0.0.2")
+        with pytest.raises(WireError, match="its certificate is for other hosts; `muntin keys"):
+            Client(mine).settings(elsewhere, "logs")
+    with (
+        serving("web01", tmp_path / "logs") as (_, place),
+        pytest.raises(WireError, match="with these --keys: it has none"),
+    ):
+        Client(mine).settings(place, "logs")
 
 
 def test_certificates_on_both_sides(tmp_path: Path) -> None:
@@ -52,7 +62,7 @@ def test_certificates_on_both_sides(tmp_path: Path) -> None:
     pipeline = read_keys(tmp_path / "keys", PIPELINE)
     with serving("web01", tmp_path / "logs", agent, mutual=True) as (_, place):
         assert Client(pipeline).settings(place, "logs")["FORMAT"] == "json"
-        with pytest.raises(WireError, match="cannot be reached"):
+        with pytest.raises(WireError, match=r"with --mutual it wants to see pipeline\.pem and"):
             Client(replace(pipeline, certificate=b"", key=b"")).settings(place, "logs")
 
 

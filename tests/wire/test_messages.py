@@ -12,14 +12,15 @@ from muntin.errors import BlockError, WireError
 from muntin.fidelity.losses import Loss
 from muntin.kernel.reading import Reading
 from muntin.language.program import sql
-from muntin.model import POSITION, Fault, Tally
+from muntin.model.counts import Fault, Tally
+from muntin.model.records import POSITION
 from muntin.run.catalog import Catalog
 from muntin.wire.messages import (
+    Departed,
     Exchange,
     Fetch,
     Heard,
     Known,
-    Limits,
     News,
     Parcel,
     Plan,
@@ -46,7 +47,9 @@ def plan() -> Plan:
 
 def test_what_is_sent_is_what_arrives() -> None:
     known = {"web": Known(7, {POSITION: 4})}
-    told = Exchange("p", "logs", "d", known, plan(), {"s": Limits(1, None)}, {POSITION: 5}, ("r",))
+    told = Exchange(
+        "p", "logs", "d", known, plan(), {"s": Departed(1, None)}, {POSITION: 5}, ("r",)
+    )
     arrived = decode(encode(told), Exchange)
     assert arrived == told
     assert arrived.plan is not None

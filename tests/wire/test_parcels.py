@@ -19,10 +19,11 @@ from muntin.kernel.finish import finish
 from muntin.kernel.merge import block_of, merge
 from muntin.kernel.reading import Reading
 from muntin.language.program import sql
-from muntin.model import POSITION
+from muntin.model.records import POSITION
+from muntin.windows.ledger import grids_of
 from muntin.wire.client import Client
 from muntin.wire.messages import Fetch, Parcel, Range
-from muntin.wire.parcels import fetched_somehow, merged, tables, waves
+from muntin.wire.parcels import fetched_somehow, merged, readings, tables, waves
 from tests.effort import examples
 
 JOB = sql("""
@@ -46,7 +47,8 @@ def parcel_of(agent: str, number: int, found: list[Record]) -> Parcel:
     (table,) = blocks.values()
     block = block_of(JOB.shape, table, Sources.of([agent]), number, 0, len(found)).encode()
     told = replace(reading, sequence=number, costs={})
-    return Parcel({agent: number}, (told,), {JOB.shape.id: block, "old": block})
+    blocks_by_shape = {JOB.shape.id: block, "old": block}
+    return Parcel({agent: number}, (told,), blocks_by_shape, grids_of(SHAPES))
 
 
 def rows_of(table: pa.Table) -> list[str]:
@@ -68,7 +70,7 @@ def test_however_they_are_merged(agents: list[list[list[Record]]], data: st.Data
     ]
     wanted = rows_of(tables(SHAPES, parcels)[JOB.shape.id])
     assert wanted
-    readings = [reading for parcel in parcels for reading in parcel.readings]
+    told = [reading for parcel in parcels for reading in parcel.readings]
     count = sum(len(found) for deliveries in agents for found in deliveries)
     while len(parcels) > 1:  # as relays do that stand one behind the other
         start = data.draw(st.integers(0, len(parcels) - 2))
@@ -76,11 +78,22 @@ def test_however_they_are_merged(agents: list[list[list[Record]]], data: st.Data
         parcels[start:stop] = [merged(SHAPES, parcels[start:stop])]
     (parcel,) = parcels
     assert parcel.numbers == {f"web{i}": len(found) for i, found in enumerate(agents)}
-    assert list(parcel.readings) == readings
+    assert list(parcel.readings) == told
     assert rows_of(tables(SHAPES, [parcel])[JOB.shape.id]) == wanted
     block = Block.decode(parcel.blocks[JOB.shape.id], "")
     assert block.records == count
     assert block.sources == Sources.of(parcel.numbers)
+
+
+def test_of_a_shape_that_was_not_known_nothing_was_made() -> None:
+    parcel = parcel_of("web", 1, [(3, "a", 1), (9, "a", 1)])
+    (known,) = readings(SHAPES, [parcel])
+    assert known.unmade == ()
+    (unknown,) = readings(SHAPES, [replace(parcel, grids={}, blocks={})])
+    (unmade,) = unknown.unmade
+    pane = JOB.shape.pane
+    assert (unmade.shape, unmade.lower) == (JOB.shape.id, 3_000_000)
+    assert unmade.upper == (9_000_000 // pane + 1) * pane
 
 
 @examples(100)

@@ -20,6 +20,7 @@ from muntin.wire.process import Door, serve
         ("0.0.0.0:7070", "open to others: without keys an agent listens on this machine alone"),
         ("7070", "--listen 7070 is no address; say for example 127.0.0.1:7070"),
         ("web01:port", "--listen web01:port is no address"),
+        ("127.0.0.1:65536", "--listen 127.0.0.1:65536 is no address"),
     ],
 )
 def test_doors_that_are_refused(listen: str, message: str) -> None:
@@ -53,7 +54,7 @@ def test_it_answers_while_it_runs_and_tells_where() -> None:
 ASKED = b'{"pipeline": "p", "stream": "s", "digest": "d"}'
 
 
-def test_a_place_that_is_taken_is_told() -> None:
+def test_a_place_that_is_taken_is_told(capfd: pytest.CaptureFixture[str]) -> None:
     relay = Relay("r", (), Client())
 
     def again(place: str) -> None:
@@ -63,3 +64,4 @@ def test_a_place_that_is_taken_is_told() -> None:
 
     serve(relay, "a relay", "r", Door("127.0.0.1:0"), again, lambda: None, Event())
     relay.close()
+    assert capfd.readouterr() == ("", "")  # gRPC has nothing to add

@@ -7,7 +7,7 @@ from muntin.kernel.kinds.living import Living
 from muntin.kernel.kinds.pairs import Pairs
 from muntin.kernel.kinds.panes import Panes
 from muntin.kernel.kinds.sessions import Sessions
-from muntin.model import Shape
+from muntin.model.shapes import Shape
 
 
 def kind_of(shape: Shape) -> Kind:

@@ -14,22 +14,26 @@ only `order`, and `later_rounds` where a job has them, are given those of all.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from muntin.kernel.due import Due, Emitted
+from muntin.kernel.due import NOTHING_BEFORE, Due, Emitted, Previous
+from muntin.kernel.reading import File
 from muntin.kernel.statements import Windows
-from muntin.model import Fault, Job, Shape
+from muntin.model.counts import Fault
+from muntin.model.jobs import Job
+from muntin.model.shapes import Shape
 from muntin.windows.spec import WindowSpec
 
 Numbers = NDArray[np.int64]
 Made = Sequence[tuple[WindowSpec, pa.Table]]  # complete windows, of which larger ones may be made
+Ordering = tuple[tuple[str, str], ...]  # columns, each with its direction
 Told = tuple[int, int]  # a window of a job: which of its kinds and the end; or start and end
 
 
@@ -38,7 +42,7 @@ class Given:
     """Records that some window still to come may hold, of one source or of several.
 
     `marked` says whether some may be late. `separate` asks for windows in the place of panes.
-    `source` is whose they are, or the first of several.
+    `source` is whose they are, or the first of several, and `file` is theirs, if they have one.
     """
 
     records: pa.Table
@@ -46,6 +50,7 @@ class Given:
     windows: Windows
     marked: bool
     separate: bool = False
+    file: File | None = None
 
 
 @dataclass(frozen=True)
@@ -56,6 +61,16 @@ class Outcome:
     faults: Sequence[Fault] = ()
 
 
+class Missed(NamedTuple):
+    """Late records, and how much more slack would have kept them all."""
+
+    records: int = 0
+    slack_us: int = 0
+
+    def plus(self, other: Missed) -> Missed:
+        return Missed(self.records + other.records, max(self.slack_us, other.slack_us))
+
+
 @dataclass(frozen=True)
 class Finished:
     """Rows of due windows by job, and what is of use after them."""
@@ -64,6 +79,8 @@ class Finished:
     made: Made = ()  # windows that are complete now, and of which larger ones may be made
     stays: tuple[pa.Table, ...] = ()  # blocks that go on from here, beside those given
     ends: dict[str, int] = field(default_factory=dict)  # of jobs: no open session ends before
+    missed: dict[str, Missed] = field(default_factory=dict)
+    """By job, records that no session has, of which that is known only now."""
 
 
 class Place(StrEnum):
@@ -116,6 +133,10 @@ class Kind(Protocol):
         """Whether blocks hold cells that SQL merges, rather than Python's objects."""
 
     @property
+    def form(self) -> Hashable | None:
+        """What shapes have in common whose blocks one statement merges; None: not any."""
+
+    @property
     def alike(self) -> tuple[str, ...]:
         """Columns in which rows are equal that `merge` makes one, or looks at together."""
 
@@ -146,14 +167,31 @@ class Kind(Protocol):
     def later_rounds(self, job: Job, rows: Sequence[pa.Table]) -> pa.Table:
         """Rows of whole windows, from those that all key groups have of them."""
 
-    def order(self, job: Job, rows: Sequence[pa.Table]) -> pa.Table:
-        """Rows of all key groups as the result's rows, window by window."""
+    def ordering(self, job: Job) -> Ordering | None:
+        """By which columns of rows of `finish` `order` sorts them, if it does nothing else.
+
+        None: it has to be given whole windows.
+        """
+
+    def by_window(self, job: Job) -> bool:
+        """Whether `order` may be given windows one by one, rather than all that are due."""
+
+    def order(
+        self, job: Job, rows: Sequence[pa.Table], previous: Previous = NOTHING_BEFORE
+    ) -> pa.Table:
+        """Rows of all key groups as the result's rows, window by window.
+
+        A job that looks back is told of the results that were `previous` to these.
+        """
 
     def without(self, block: pa.Table, emitted: Emitted) -> pa.Table:
         """The block less the rows that no window still to come holds.
 
         Of a kind without panes this is right for the block of all that there is only.
         """
+
+    def delivered(self, block: pa.Table, emitted: int | None) -> pa.Table:
+        """The block as it counts if it comes when sessions up to a position have left."""
 
     def interval(self, block: pa.Table) -> tuple[int, int]:
         """Where the block's rows lie, `[lower, upper)` in its panes, or positions without panes."""

@@ -12,13 +12,13 @@ from dataclasses import dataclass
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from muntin.kernel.due import Due, Emitted
-from muntin.kernel.kinds.kind import Finished, Made
+from muntin.kernel.due import NOTHING_BEFORE, Due, Emitted, Previous
+from muntin.kernel.kinds.kind import Finished, Made, Ordering
 from muntin.kernel.kinds.pairs import Pairs
 from muntin.kernel.python.partials import FORGOTTEN, STATE_SPEC
 from muntin.kernel.python.reducing import order_windows
 from muntin.kernel.python.running import advance, within_keys, without_states
-from muntin.model import Job
+from muntin.model.jobs import Job
 from muntin.units import describe
 
 
@@ -36,11 +36,30 @@ class Living(Pairs):
         return False
 
     def finish(self, jobs: Mapping[str, Job], block: pa.Table, due: Due, made: Made) -> Finished:
-        every = {n: advance(jobs[n], block, kinds[0]) for n, kinds in due.ends.items() if kinds[0]}
+        every = {}
+        for name, (ends, *_) in due.ends.items():
+            left = [end for end in ends if (name, 0, end) not in due.open]
+            # A state goes on from what has left: what is open is shown behind that.
+            shown = [
+                end
+                for end in ends
+                if (name, 0, end) in due.open and end > max(left, default=end - 1)
+            ]
+            if left or shown:
+                every[name] = advance(jobs[name], block, left, shown)
         rows, states = without_states(every)
         return Finished(rows, stays=tuple(states))
 
-    def order(self, job: Job, rows: Sequence[pa.Table]) -> pa.Table:
+    def ordering(self, job: Job) -> Ordering | None:
+        return None
+
+    def by_window(self, job: Job) -> bool:
+        """How many keys there are is known of all windows together."""
+        return False
+
+    def order(
+        self, job: Job, rows: Sequence[pa.Table], previous: Previous = NOTHING_BEFORE
+    ) -> pa.Table:
         return order_windows(job, [within_keys(job, rows)])
 
     def without(self, block: pa.Table, emitted: Emitted) -> pa.Table:

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from muntin.kernel.consolidate import Algorithm
-from muntin.kernel.due import Due
-from muntin.kernel.kinds.kind import Finished, Given, Made, Operator, Outcome, Place
+from muntin.kernel.due import NOTHING_BEFORE, Due, Previous
+from muntin.kernel.kinds.kind import Finished, Given, Made, Operator, Ordering, Outcome, Place
 from muntin.kernel.kinds.panes import some
 from muntin.kernel.kinds.windowed import Windowed, joined, parts, whole
 from muntin.kernel.python.mapping import map_pairs
@@ -25,7 +25,7 @@ from muntin.kernel.python.reducing import (
     removes_panes,
 )
 from muntin.kernel.statements import Windows, selected_sql
-from muntin.model import Job
+from muntin.model.jobs import Job
 from muntin.windows.spec import WindowSpec
 
 
@@ -54,7 +54,7 @@ class Pairs(Windowed):
         return selected_sql(self.shape, windows, marked)
 
     def compute(self, given: Given) -> Outcome:
-        mapped = map_pairs(self.shape, given.windows, given.records, given.source, given.marked)
+        mapped = map_pairs(self.shape, given)
         return Outcome(mapped.block, mapped.faults)
 
     def merge(self, blocks: Sequence[pa.Table]) -> pa.Table:
@@ -73,7 +73,17 @@ class Pairs(Windowed):
     def later_rounds(self, job: Job, rows: Sequence[pa.Table]) -> pa.Table:
         return later_rounds(job, rows) if self.more_rounds(job) else pa.concat_tables(rows)
 
-    def order(self, job: Job, rows: Sequence[pa.Table]) -> pa.Table:
+    def ordering(self, job: Job) -> Ordering | None:
+        if self.more_rounds(job):
+            return None
+        return (("w", ""), ("win", ""), *((f"x{i}", "") for i in range(len(job.outputs))))
+
+    def by_window(self, job: Job) -> bool:
+        return True
+
+    def order(
+        self, job: Job, rows: Sequence[pa.Table], previous: Previous = NOTHING_BEFORE
+    ) -> pa.Table:
         return order_windows(job, rows)
 
     def algorithm(self, spec: WindowSpec) -> str:

@@ -6,7 +6,7 @@ each list. With `map_batches` and `combine`, Python makes the values and SQL the
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 from muntin.errors import BadValueError
 from muntin.fidelity.score import Only
 from muntin.kernel.apart import Groups, apart, merged_apart
-from muntin.kernel.around import finish_windows
+from muntin.kernel.around import finish_windows, looks_back
 from muntin.kernel.consolidate import (
     Algorithm,
     Consolidation,
@@ -27,9 +27,10 @@ from muntin.kernel.consolidate import (
     due_table,
     overlaps,
 )
-from muntin.kernel.due import Due, DueEnds, Ends
+from muntin.kernel.dense import Top
+from muntin.kernel.due import NOTHING_BEFORE, Due, DueEnds, Ends, Previous
 from muntin.kernel.engine import run
-from muntin.kernel.kinds.kind import Finished, Given, Made, Operator, Outcome, Place
+from muntin.kernel.kinds.kind import Finished, Given, Made, Operator, Ordering, Outcome, Place
 from muntin.kernel.kinds.unfinished import (
     Unfinished,
     ordered_with_faults,
@@ -50,17 +51,22 @@ from muntin.kernel.statements import (
     key_names,
     merge_sql,
     order_sql,
+    ordering,
     row_names,
     selected_sql,
     spec_id,
 )
-from muntin.kernel.tables import joined_rows
-from muntin.model import Fault, Job, Shape
+from muntin.kernel.tables import by_version
+from muntin.model.counts import Fault
+from muntin.model.jobs import Job
+from muntin.model.records import SHAPE
+from muntin.model.shapes import Shape
 from muntin.units import describe_window
 from muntin.windows.spec import WindowSpec
 
 # Partials times windows that one statement may hold at once; bounds memory, not answers.
 ROWS_AT_ONCE = 4_000_000
+_MOST_OF_TOP = 40  # rows of a window that may be among its first, for each that is asked for
 
 
 @dataclass(frozen=True)
@@ -74,6 +80,20 @@ class Panes(Windowed):
     @property
     def has_cells(self) -> bool:
         return True
+
+    @property
+    def form(self) -> Hashable | None:
+        shape = self.shape
+        if shape.code is not None or shape.states or shape.by_source:
+            return None
+        keys = tuple(key.type for key in shape.keys)
+        return (
+            merge_sql(shape),
+            keys,
+            tuple(p.sub_type for p in shape.parts),
+            shape.axis,
+            shape.pane,
+        )
 
     @property
     def alike(self) -> tuple[str, ...]:
@@ -97,9 +117,12 @@ class Panes(Windowed):
             mapped = map_cells(shape, given.windows, given.records, given.marked)
             return Outcome(mapped.block, mapped.faults)
         sql = self.compute_sql(given.windows, given.marked, given.separate)
-        tables = {"records": given.records, **joined_rows(shape)}
-        block = run(sql, tables, f"a job on stream '{shape.stream}'")
-        return Outcome(added(shape, block))
+        doing = f"a job on stream '{shape.stream}'"
+        blocks = [
+            run(sql, {"records": records, **tables}, doing)
+            for records, tables in by_version(shape, given.records)
+        ]
+        return Outcome(added(shape, blocks[0] if len(blocks) == 1 else pa.concat_tables(blocks)))
 
     def merge(self, blocks: Sequence[pa.Table]) -> pa.Table:
         if len(blocks) == 1:
@@ -125,17 +148,25 @@ class Panes(Windowed):
             every.append(_finish(self.shape.answered, jobs, rows, these, ()).rows)
         return Finished(joined(every), done.made)
 
-    def order(self, job: Job, rows: Sequence[pa.Table]) -> pa.Table:
+    def ordering(self, job: Job) -> Ordering | None:
+        return ordering(_answered(job)) if job.around is None else None
+
+    def by_window(self, job: Job) -> bool:
+        return not looks_back(job)
+
+    def order(
+        self, job: Job, rows: Sequence[pa.Table], previous: Previous = NOTHING_BEFORE
+    ) -> pa.Table:
         core, around = _answered(job), job.around
         if around is None:
-            return ordered_with_faults(rows, partial(_ordered, core))
+            return ordered_with_faults(core, rows, partial(_ordered, core))
 
         def finish(good: pa.Table) -> pa.Table:
             bounds, name = partial(self.bounds, job), partial(self.name, job)
-            rows, faults = finish_windows(job, around, _ordered(core, good), bounds, name)
+            rows, faults = finish_windows(job, around, _ordered(core, good), bounds, name, previous)
             return with_window_faults(rows, faults)
 
-        return ordered_with_faults(rows, finish)
+        return ordered_with_faults(core, rows, finish)
 
     def algorithm(self, spec: WindowSpec) -> str:
         several = algorithm_of(self.shape, spec, spec.overlap + 1)
@@ -310,10 +341,11 @@ def _finish(
         )
         grows = overlaps(each.spec) or each.spec.cumulates
         ahead = due.more and grows and not shape.states
-        slices = [each.ends] if again else list(_slices(shape, block, each.spec, each.ends))
+        top = _top([jobs[name] for name, _, _ in each.jobs])
+        slices = [each.ends] if again else list(_slices(shape, block, each.spec, each.ends, top))
         for ends in slices:
             last = ends is slices[-1]
-            windows = consolidation.windows(each.spec, ends, again, ahead=ahead and last)
+            windows = consolidation.windows(each.spec, ends, again, ahead=ahead and last, top=top)
             for name, which, wanted in each.jobs:
                 rows = _rows(jobs[name], windows, each.spec, ends)
                 if len(wanted) != len(each.ends):
@@ -334,7 +366,30 @@ def _rows(job: Job, windows: Relation, spec: WindowSpec, ends: Ends) -> pa.Table
     return fault_rows(faults, rows)
 
 
-def _slices(shape: Shape, block: pa.Table, spec: WindowSpec, ends: Ends) -> Iterator[Ends]:
+def _top(jobs: Sequence[Job]) -> Top | None:
+    """The rows that are asked for, if all jobs want the first few by one and the same cell."""
+    tops = {_top_of(job) for job in jobs}
+    (first,) = tops if len(tops) == 1 else (None,)
+    return first
+
+
+def _top_of(job: Job) -> Top | None:
+    if not job.limit or not job.order or job.having or len(job.shape.parts) > 1:
+        return None
+    if job.shape.keys and job.shape.keys[-1].sql == SHAPE:  # each of several has its own first
+        return None
+    order = job.order[0]
+    cells = {cell.name for part in job.shape.parts for cell in part.cells}
+    plain = {f.column: f.sql for f in job.finishes}.get(order.sql, "")
+    cell = plain.removeprefix("CAST(").removesuffix(" AS HUGEINT)")
+    if cell not in cells or order.direction not in ("DESC NULLS LAST", "ASC NULLS LAST"):
+        return None
+    return Top(cell, job.limit, order.direction.startswith("DESC"))
+
+
+def _slices(
+    shape: Shape, block: pa.Table, spec: WindowSpec, ends: Ends, top: Top | None
+) -> Iterator[Ends]:
     if len(ends) == 1:
         yield ends
         return
@@ -342,6 +397,7 @@ def _slices(shape: Shape, block: pa.Table, spec: WindowSpec, ends: Ends) -> Iter
     rows = block.num_rows * spec.overlap * spec.stride // panes
     if algorithm_of(shape, spec, len(ends)) is not Algorithm.SHARE:
         rows = min(rows, _different(block, row_names(shape)))  # partials are merged on the way
+    rows = rows if top is None else min(rows, _MOST_OF_TOP * top.limit)
     count = max(1, ROWS_AT_ONCE // max(1, rows))
     for start in range(0, len(ends), count):
         yield ends[start : start + count]

@@ -13,7 +13,8 @@ from muntin.fidelity.score import Only
 from muntin.kernel.due import Due, Emitted
 from muntin.kernel.kinds.kind import Numbers, Told
 from muntin.kernel.statements import WINDOW, WINDOW_END, Windows, on_time_sql, spec_id
-from muntin.model import Job, Shape
+from muntin.model.jobs import Job
+from muntin.model.shapes import Shape
 from muntin.units import describe_window
 
 
@@ -36,6 +37,10 @@ class Windowed:
         return True
 
     @property
+    def form(self) -> Hashable | None:
+        return None
+
+    @property
     def columns(self) -> tuple[str, ...]:
         return WINDOW, WINDOW_END
 
@@ -55,6 +60,9 @@ class Windowed:
             mine = pc.equal(kind, spec_id(spec))
             needed = pc.or_(needed, mine if end is None else pc.and_(mine, pc.greater(pane, end)))
         return block.filter(needed)
+
+    def delivered(self, block: pa.Table, emitted: int | None) -> pa.Table:
+        return block
 
     def interval(self, block: pa.Table) -> tuple[int, int]:
         """Of a row that belongs to one window, its last pane counts."""

@@ -6,8 +6,13 @@ notebook or in `__main__` is pickled by value, so that workers need no copy of t
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import inspect
+import io
+import linecache
+import os
+import shlex
 import sys
 import sysconfig
 from collections.abc import Callable
@@ -23,19 +28,26 @@ import cloudpickle
 from muntin.errors import CodeError
 from muntin.kernel.python.rounds import CAUGHT
 from muntin.kernel.python.versions import digest
-from muntin.model import Code
+from muntin.model.shapes import Code
 
 # Classes that were made in this process. To load one here would change it: cloudpickle gives the
 # class that is there already the methods it had when it was pickled.
 _HERE: WeakValueDictionary[bytes, type] = WeakValueDictionary()
 
 
-def find(reference: str, folder: str | None = None) -> Any:
-    """What `module:name` stands for; modules are looked for in the folder too."""
+def find(reference: str, folder: str | None = None, anew: bool = False) -> Any:
+    """What `module:name` stands for; modules are looked for in the folder too.
+
+    What follows a space are arguments, which are none of its name. Asked for it `anew`, modules of
+    the folder are read again. What was found before stays as it is.
+    """
+    reference, *_ = reference.split(maxsplit=1) or [""]
     module_name, colon, name = reference.partition(":")
     if not (module_name and colon and name):
         raise CodeError(f"'{reference}' names no Python; expected 'module:Class'")
     try:
+        if anew and folder is not None:
+            _forget(folder)
         module = _imported(module_name, folder)
     except Exception as error:
         reason = f"{type(error).__name__}: {error}"
@@ -97,7 +109,7 @@ def _target(code: Code, payload: bytes | None) -> Any:
 
 def new_job(code: Code) -> Any:
     """An instance of a job's class."""
-    return _known(code, instance_of, target_of(code))
+    return _known(code, lambda target: instance_of(target, code.reference), target_of(code))
 
 
 def loaded(code: Code) -> Any:
@@ -127,12 +139,31 @@ def methods_of(code: Code) -> list[str]:
     return [name for name in names if callable(getattr(target_of(code), name, None))]
 
 
-def instance_of(target: Any) -> Any:
-    """Classes of mrjob read the command line unless they are told not to."""
+def instance_of(target: Any, reference: str = "") -> Any:
+    """A job of a class, with the arguments that follow the name in a reference, if it takes some.
+
+    Classes of mrjob read the command line unless they are told not to.
+    """
+    _, *arguments = shlex.split(reference) or [""]
+    takes_args = (
+        inspect.isclass(target) and hasattr(target, "steps") and "args" in _parameters(target)
+    )
+    if arguments and not takes_args:
+        raise CodeError(f"{reference_of(target)} takes no arguments; expected 'module:Class' alone")
     if not inspect.isclass(target):
         return target
-    takes_args = hasattr(target, "steps") and "args" in _parameters(target)
-    job: Any = target(**({"args": []} if takes_args else {}))
+    said = io.StringIO()
+    try:
+        with contextlib.redirect_stderr(said):
+            job: Any = target(**({"args": arguments} if takes_args else {}))
+    except SystemExit:  # how a parser of arguments refuses them
+        _, refused, reason = said.getvalue().strip().rpartition("error: ")
+        if not refused:
+            raise
+        told = (
+            f"refuses {shlex.join(arguments)}" if arguments else "cannot be made without arguments"
+        )
+        raise CodeError(f"{reference_of(target)} {told}: {reason}") from None
     if hasattr(job, "sandbox"):
         job.sandbox(stderr=_Nowhere())  # where mrjob reports counters
     return job
@@ -160,6 +191,17 @@ def _imported(module: str, folder: str | None) -> ModuleType:
         finally:
             sys.path.remove(folder)
     return importlib.import_module(module)
+
+
+def _forget(folder: str) -> None:
+    """Has modules of a folder imported again by whoever asks for them next."""
+    within = folder.rstrip(os.sep) + os.sep  # of a thousand modules, so not as paths
+    for name, module in list(sys.modules.items()):
+        path = getattr(module, "__file__", None)
+        inside = path is not None and str(path).startswith(within)
+        if inside and name != "__main__" and not _is_installed(module):
+            del sys.modules[name]
+    linecache.checkcache()
 
 
 def _is_installed(module: ModuleType) -> bool:

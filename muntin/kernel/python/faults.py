@@ -12,7 +12,8 @@ from typing import Any, TypeVar
 import pyarrow as pa
 
 from muntin.kernel.python.rounds import CAUGHT, FailedCallError, failed, shown
-from muntin.model import Code, Fault
+from muntin.model.counts import Fault
+from muntin.model.shapes import Code
 from muntin.windows.sliding import Entry, by_merging, by_removing
 
 T = TypeVar("T")

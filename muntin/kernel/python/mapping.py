@@ -10,7 +10,7 @@ from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from types import GeneratorType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
@@ -18,6 +18,7 @@ import pyarrow as pa
 from muntin.kernel.apart import apart
 from muntin.kernel.engine import run
 from muntin.kernel.python.code import loaded, new_job
+from muntin.kernel.python.environment import environment, file_variables
 from muntin.kernel.python.faults import attempted, fault_of
 from muntin.kernel.python.keys import decode_key, encoded, group_key
 from muntin.kernel.python.partials import Row, block_of, combined, first_round, packed
@@ -34,8 +35,14 @@ from muntin.kernel.python.rounds import (
     rounds_of,
     shown,
 )
+from muntin.kernel.reading import File
 from muntin.kernel.statements import Windows, compute_sql, selected_sql
-from muntin.model import MARK, NOWHERE, POSITION, RECORDS, Code, Fault, Shape
+from muntin.model.counts import Fault
+from muntin.model.records import MARK, NOWHERE, POSITION, RECORDS
+from muntin.model.shapes import Code, Shape
+
+if TYPE_CHECKING:
+    from muntin.kernel.kinds.kind import Given
 
 Values = defaultdict[Any, list[Any]]
 
@@ -58,17 +65,19 @@ class Mapped:
     faults: list[Fault] = field(default_factory=list)
 
 
-def map_pairs(
-    shape: Shape, windows: Windows, records: pa.Table, source: str, marked: bool
-) -> Mapped:
+def map_pairs(shape: Shape, given: Given) -> Mapped:
     """The block of a job whose values Python merges."""
+    records, file = given.records, given.file
 
     def mapped(code: Code, stretches: list[_Stretch]) -> Mapped:
-        mapper = _Mapper(shape, code, source)
-        rows = [row for stretch in stretches for row in mapper.rows(stretch)]
+        mapper = _Mapper(shape, code, given.source, file)
+        with environment(file_variables(file.path) if file is not None else {}):
+            rows = [row for stretch in stretches for row in mapper.rows(stretch)]
         return Mapped(block_of(rows), mapper.faults)
 
-    return _mapped(shape, windows, records, marked, mapped)
+    if shape.code is not None and shape.code.files:  # each is given once, where it begins
+        records = records.slice(0, 1 if file is not None and file.begins else 0)
+    return _mapped(shape, given.windows, records, given.marked, mapped)
 
 
 def map_cells(shape: Shape, windows: Windows, records: pa.Table, marked: bool) -> Mapped:
@@ -130,10 +139,11 @@ def _stretches(shape: Shape, rows: pa.Table) -> Iterator[_Stretch]:
 class _Mapper:
     """Runs a job's mapper and combiner over stretches of records."""
 
-    def __init__(self, shape: Shape, code: Code, source: str) -> None:
+    def __init__(self, shape: Shape, code: Code, source: str, file: File | None) -> None:
         self._shape = shape
         self._code = code
         self._source = source
+        self._file = file
         self._first = first_round(code)
         self.faults: list[Fault] = []
 
@@ -250,7 +260,9 @@ class _Mapper:
             values[group].append(value)
 
     def _records(self, stretch: _Stretch) -> Sequence[Any]:
-        """Lines of text, or dictionaries."""
+        """Lines of text, or dictionaries; or the file that they are from."""
+        if self._code.files:
+            return [self._file]
         names = self._code.takes
         columns = [stretch.rows.column(name).to_pylist() for name in names]
         if self._code.lines:

@@ -16,7 +16,7 @@ from muntin.kernel.python.code import loaded
 from muntin.kernel.python.faults import attempted, failure, failure_in, is_failure, or_failure
 from muntin.kernel.python.keys import decode_key
 from muntin.kernel.python.rounds import FailedCallError, Round, rounds_of, shown
-from muntin.model import Code, Shape, Style
+from muntin.model.shapes import Code, Shape, Style
 
 SCHEMA = pa.schema(
     [

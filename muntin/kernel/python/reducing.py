@@ -45,7 +45,8 @@ from muntin.kernel.python.rounds import (
     updated,
 )
 from muntin.kernel.statements import FAULT, WINDOW, WINDOW_END, spec_id
-from muntin.model import Code, Job, Shape
+from muntin.model.jobs import Job
+from muntin.model.shapes import Code, Shape
 from muntin.windows.sliding import Entry, by_merging
 from muntin.windows.spec import WindowSpec
 
@@ -319,9 +320,10 @@ def order_windows(job: Job, tables: Sequence[pa.Table]) -> pa.Table:
     rows = pa.concat_tables(tables)
     named = [f"x{i} AS {quote(o.name)}" for i, o in enumerate(job.outputs)]
     columns = ", ".join([f"win AS {WINDOW}, w AS {WINDOW_END}", *named, f"fault AS {FAULT}"])
-    by = ", ".join(["w", "win", *(f"x{i}" for i in range(len(job.outputs)))])
+    # A user's column may be called w, or x1: what is qualified is never that.
+    by = ", ".join(["r.w", "r.win", *(f"r.x{i}" for i in range(len(job.outputs)))])
     doing = f"ordering the windows of job {job.name}"
-    return run(f"SELECT {columns}\nFROM rows\nORDER BY {by}", {"rows": rows}, doing)
+    return run(f"SELECT {columns}\nFROM rows AS r\nORDER BY {by}", {"rows": rows}, doing)
 
 
 def later_rounds(job: Job, tables: Sequence[pa.Table]) -> pa.Table:

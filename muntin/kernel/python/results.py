@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from muntin.kernel.engine import run
 from muntin.kernel.python.rounds import CAUGHT, FailedCallError, Pair, shown
-from muntin.model import Job
+from muntin.model.jobs import Job
 
 _BROKEN = float | np.floating | Decimal
 _Failures = list[tuple[int, FailedCallError]]  # each with the number of its pair

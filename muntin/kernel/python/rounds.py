@@ -5,15 +5,18 @@ from __future__ import annotations
 import contextlib
 import inspect
 import json
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from traceback import walk_tb
 from types import GeneratorType
 from typing import Any
 
 from muntin.errors import CodeError
+from muntin.kernel.python.environment import unpacked, uri_of, variables
 from muntin.kernel.python.keys import encode_key
+from muntin.kernel.python.protocols import with_protocols
+from muntin.kernel.reading import File
 
 Pair = tuple[Any, Any]
 Method = Callable[..., Iterable[Pair] | None]
@@ -22,7 +25,8 @@ _PACKAGE = Path(__file__).parents[2]
 _SHOWN = 200  # characters of a record in a message
 _METHODS = ("mapper", "mapper_init", "mapper_final", "combiner", "reducer", "reducer_init",
             "reducer_final")  # fmt: skip
-_ELSEWHERE = ("mapper_cmd", "combiner_cmd", "reducer_cmd", "mapper_raw",
+_RAW = "mapper_raw"  # which takes files
+_ELSEWHERE = ("mapper_cmd", "combiner_cmd", "reducer_cmd",
                       "mapper_pre_filter", "combiner_pre_filter", "reducer_pre_filter",
                       "combiner_init", "combiner_final")  # fmt: skip
 
@@ -51,6 +55,8 @@ class Round:
     reducer_init: Method | None = None
     reducer_final: Method | None = None
     sort_values: bool = False
+    files: bool = False  # whether the mapper is given files in the place of records
+    variables: Mapping[str, str] = field(default_factory=dict)  # that its methods are run with
 
     def combine(self, key: Any, values: list[Any]) -> list[Any]:
         """The values of a key, fewer if there is a combiner."""
@@ -74,19 +80,24 @@ def rounds_of(job: Any) -> list[Round]:
     """The rounds of a job: what its `steps()` says, as in mrjob, or else its methods."""
     sort_values = bool(getattr(job, "SORT_VALUES", False))
     if not callable(getattr(job, "steps", None)):
-        methods = {name: getattr(job, name, None) for name in _METHODS}
+        methods: dict[str, Any] = {name: getattr(job, name, None) for name in _METHODS}
         return [Round(**methods, sort_values=sort_values)]
-    return [_step(job, step, sort_values) for step in job.steps()]
+    return with_protocols(job, [_step(job, step, sort_values) for step in job.steps()])
 
 
 def _step(job: Any, step: Any, sort_values: bool) -> Round:
     try:
-        known = step if isinstance(step, dict) else {n: step[n] for n in (*_METHODS, *_ELSEWHERE)}
+        names = (*_METHODS, *_ELSEWHERE, _RAW)
+        known = step if isinstance(step, dict) else {name: step[name] for name in names}
     except (TypeError, LookupError) as error:
         message = f"a step of {type(job).__name__} is a {type(step).__name__}"
         raise CodeError(f"{message}; expected one with a mapper and a reducer") from error
-    other = next((name for name in known if name not in _METHODS and known[name]), None)
+    understood = (*_METHODS, _RAW)
+    other = next((name for name in known if name not in understood and known[name]), None)
     methods = {name: known.get(name) for name in _METHODS}
+    raw = known.get(_RAW)
+    if raw is not None:
+        methods["mapper"] = _of_file(raw)
     if other is not None:
         raise CodeError(f"{type(job).__name__} uses {other}, which cannot run here")
     for name, method in methods.items():
@@ -95,7 +106,27 @@ def _step(job: Any, step: Any, sort_values: bool) -> Round:
             raise CodeError(f"{message}; expected a method, as in self.{name}")
     if methods["mapper_init"] is not None and getattr(job, "FILES", None):
         methods["mapper_init"] = _beside(job, methods["mapper_init"])
-    return Round(**methods, sort_values=sort_values)
+    settings = _settings(job, {} if isinstance(step, dict) else step["jobconf"])
+    return Round(
+        **methods, sort_values=sort_values, files=raw is not None, variables=variables(settings)
+    )
+
+
+def _settings(job: Any, of_step: Mapping[str, object] | None) -> dict[str, object]:
+    """What a job of mrjob says of its settings, in its class, its options and a step."""
+    told = job.jobconf() if callable(getattr(job, "jobconf", None)) else {}
+    options = getattr(getattr(job, "options", None), "jobconf", None)
+    return {**(told or {}), **(options or {}), **(of_step or {})}
+
+
+def _of_file(method: Method) -> Method:
+    """A mapper that is given files: `mapper_raw` of mrjob gets a path, and where that is from."""
+
+    def of_file(_: object, file: File) -> Iterator[Pair]:
+        with unpacked(file.path) as path:
+            yield from method(path, uri_of(file.path)) or ()
+
+    return of_file
 
 
 def _beside(job: Any, method: Method) -> Method:

@@ -17,20 +17,27 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from muntin.fidelity.score import NEVER
 from muntin.kernel.python.code import loaded
 from muntin.kernel.python.faults import attempted, fault_rows, naming, sparse_rows
 from muntin.kernel.python.keys import decode_key
 from muntin.kernel.python.partials import FORGOTTEN, SCHEMA, STATE_SPEC, rows_of, whole_of
 from muntin.kernel.python.reducing import Found, started, table_of
 from muntin.kernel.python.rounds import CAUGHT, FailedCallError, Round, shown, updated
-from muntin.model import Code, Fault, Job
+from muntin.model.counts import Fault
+from muntin.model.jobs import Job
+from muntin.model.shapes import Code
 
 
-def advance(job: Job, block: pa.Table, ends: Sequence[int]) -> pa.Table:
-    """Rows of due panes and, in columns of their own, the states after them and how many."""
+def advance(job: Job, block: pa.Table, ends: Sequence[int], shown: Sequence[int] = ()) -> pa.Table:
+    """Rows of due panes and, in columns of their own, the states after them and how many.
+
+    Rows are of panes, too, that are `shown` before they are over: these follow the others, and no
+    state is kept of them.
+    """
     code = job.shape.code
     assert code is not None
-    due = set(ends)
+    due = {*ends, *shown}
     states: dict[bytes, tuple[int, bytes]] = {}
     partials: dict[bytes, list[tuple[int, bytes]]] = {}
     for pane, kind, not_before, key, data in rows_of(block):
@@ -42,13 +49,15 @@ def advance(job: Job, block: pa.Table, ends: Sequence[int]) -> pa.Table:
     living = sum(data != FORGOTTEN for data in known.values())
     run = attempted("job", lambda: "its states", lambda: _Run(code))
     if isinstance(run, FailedCallError):
-        rows = table_of(job, 0, job.windows[0], Found(faults=[(ends[0], run)]))
-        return _with_states(rows, {}, ends[-1], {})
-    after = {key: run.state(key, known.get(key), of_key) for key, of_key in partials.items()}
+        rows = table_of(job, 0, job.windows[0], Found(faults=[(min(due), run)]))
+        return _with_states(rows, {}, max(due), {})
+    upto = max(ends, default=NEVER)
+    after = {key: run.state(key, known.get(key), of_key, upto) for key, of_key in partials.items()}
     kept = _within(code.max_keys - living, known, after)
     rows = table_of(job, 0, job.windows[0], run.results)
-    run.born[ends[0]] += living
-    return _with_states(rows, kept, ends[-1], run.born)
+    if ends:
+        run.born[ends[0]] += living
+    return _with_states(rows, kept, upto, run.born)
 
 
 def _within(
@@ -73,10 +82,15 @@ class _Run:
         self.born: Counter[int] = Counter()  # by window: keys that have a state now, less others
 
     def state(
-        self, key_bytes: bytes, before: bytes | None, partials: list[tuple[int, bytes]]
+        self,
+        key_bytes: bytes,
+        before: bytes | None,
+        partials: list[tuple[int, bytes]],
+        upto: int,
     ) -> bytes | None:
-        """A key's state after its values, or None where it stays as it was.
+        """A key's state after its values up to the end of a pane; None where it stays as it was.
 
+        Those behind that are only shown.
         A pane that fails changes nothing, and those after it go on from the state before it.
         """
         panes: dict[int, list[bytes]] = {}
@@ -87,15 +101,18 @@ class _Run:
             self.results.faults.append((min(panes), known))
             return None
         (key,), after = known, before or FORGOTTEN
+        kept = after
         for end, of_pane in panes.items():
             call = partial(self._after, key, after, end, of_pane)
             state = attempted("state", naming(key), call)
             if isinstance(state, FailedCallError):
                 self.results.faults.append((end, state))
-            else:
+                continue
+            if end <= upto:
                 self.born[end] += (state != FORGOTTEN) - (after != FORGOTTEN)
-                after = state
-        return after if after != (before or FORGOTTEN) else None
+                kept = state
+            after = state
+        return kept if kept != (before or FORGOTTEN) else None
 
     def _after(self, key: Any, before: bytes, end: int, partials: list[bytes]) -> bytes:
         values = whole_of(self._code, Round(), key, partials)

@@ -29,7 +29,9 @@ from muntin.kernel.python.keys import encode_key
 from muntin.kernel.python.results import output_schema, typed
 from muntin.kernel.python.rounds import CAUGHT, FailedCallError, failed, shown
 from muntin.kernel.statements import FAULT, WINDOW, WINDOW_END, cells_of, row_names
-from muntin.model import Cell, Code, Fault, Job, Merge, Shape
+from muntin.model.counts import Fault
+from muntin.model.jobs import Job
+from muntin.model.shapes import Cell, Code, Merge, Shape
 from muntin.windows.sliding import Entry
 from muntin.windows.spec import WindowSpec
 

@@ -16,9 +16,9 @@ from rich.live import Live
 from rich.text import Text
 
 from muntin.language.program import sql
-from muntin.model import Program
+from muntin.model.jobs import Program
 from muntin.run.loop import Turn
-from muntin.run.results import JobWindows
+from muntin.run.results import Departing
 from muntin.show import terminal
 from muntin.show.console import ready, tell
 from muntin.show.demo.shop import SERVERS
@@ -71,7 +71,7 @@ class _Board:
     def __init__(self, folder: Path, console: Console) -> None:
         self._folder = folder
         self._console = console
-        self._newest: dict[str, tuple[JobWindows, float]] = {}
+        self._newest: dict[str, tuple[Departing, float]] = {}
         self._live: Live | None = None
         self._started = time.monotonic()
         self._records = 0
@@ -89,7 +89,8 @@ class _Board:
 
     def seen(self, turn: Turn) -> None:
         for windows in turn.emission.windows:
-            self._newest[windows.job.name] = (windows, time.time())
+            if windows.counts:  # or all of them were shed
+                self._newest[windows.job.title] = (windows, time.time())
             self._windows += len(windows.counts)
             self._records = turn.records
         if turn.emission.windows and self._live is not None:
@@ -103,7 +104,7 @@ class _Board:
         foot = Text(f"{self._records:,} records read, {self._windows:,} windows answered")
         return Group(head, *tables, *([] if self._over else [foot]))
 
-    def _table(self, windows: JobWindows, at: float) -> Group:
+    def _table(self, windows: Departing, at: float) -> Group:
         newest = windows.newest()
         (last,) = newest.counts
         _, end_us = newest.bounds(last)
@@ -113,5 +114,5 @@ class _Board:
             f"lag {at - end_us / 1e6:.1f} s · {windows.counts[last].read:,} records · "
             f"{percent(c2.area)} of {c2.sources} servers, {c2.reason}"
         )
-        table = TableText(windows.job.name, rows, self._console.width)
+        table = TableText(windows.job.title, rows, self._console.width)
         return Group(table.drawn(), Text(f"  {caption}\n", style="dim"))

@@ -11,7 +11,7 @@ from muntin.kernel.kinds.pairs import Pairs
 from muntin.kernel.kinds.panes import Panes
 from muntin.kernel.kinds.sessions import Sessions
 from muntin.language.program import sql
-from muntin.model import Job
+from muntin.model.jobs import Job
 
 STREAM = "CREATE STREAM logs (t BIGINT, k VARCHAR, n BIGINT) FROM 'x' FORMAT json TIMESTAMP t;"
 SQL = "CREATE JOB j AS SELECT k, count(*) AS c FROM logs GROUP BY k WINDOW {};"

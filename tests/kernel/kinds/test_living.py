@@ -9,7 +9,7 @@ from muntin.kernel.compute import Recipe, compute
 from muntin.kernel.due import Due, Emitted
 from muntin.kernel.kinds import kind_of
 from muntin.kernel.python.partials import FORGOTTEN, STATE_SPEC
-from muntin.model import POSITION, RECORDS
+from muntin.model.records import POSITION, RECORDS
 from tests.kernel.kinds.test_kind import PYTHON, job_of
 
 JOB = job_of(PYTHON.format("Tops", ""))

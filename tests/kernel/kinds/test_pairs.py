@@ -10,7 +10,7 @@ from muntin.kernel.due import Due
 from muntin.kernel.finish import by_window, finish, order
 from muntin.kernel.kinds import kind_of
 from muntin.kernel.merge import split
-from muntin.model import POSITION
+from muntin.model.records import POSITION
 from tests.kernel.kinds.test_kind import PYTHON, job_of
 
 

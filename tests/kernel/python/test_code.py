@@ -19,7 +19,7 @@ from muntin.kernel.python.code import (
     target_of,
     version_of,
 )
-from muntin.model import Code
+from muntin.model.shapes import Code
 
 
 class Counts:

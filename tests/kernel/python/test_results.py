@@ -12,7 +12,7 @@ import pytest
 
 from muntin.kernel.python.results import columns_of
 from muntin.language.program import sql, with_job
-from muntin.model import Job
+from muntin.model.jobs import Job
 
 STREAM = sql("CREATE STREAM s (t BIGINT) FROM 'x' FORMAT json TIMESTAMP t")
 

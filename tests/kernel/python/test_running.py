@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from muntin.errors import LanguageError
 from muntin.kernel.python.jobs import Incremental, Pair
 from muntin.language.program import sql, with_job
-from muntin.model import Program
+from muntin.model.jobs import Program
 from muntin.run.inline import windows_inline
 from muntin.run.results import Result
 from tests.effort import examples

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from muntin.language.program import load, sql, with_job
-from muntin.model import Program
+from muntin.model.jobs import Program
 from muntin.run.inline import windows_inline
 from tests.oracle import write_logs
 from tests.whole.test_python_jobs import STREAM

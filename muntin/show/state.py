@@ -1,0 +1,61 @@
+"""A state as people read it: what is in it, and what is wrong with it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rich.console import Console
+from rich.table import Table
+
+from muntin.store.inspection import Finding, Shown, Weight
+
+_STYLES = {Weight.DAMAGE: "bold red", Weight.LEFTOVER: "dim", Weight.NOTE: ""}
+
+
+def draw(shown: Shown, console: Console) -> None:
+    """Lists streams and tables."""
+    console.print(f"{shown.place}: {size_text(shown.bytes)}", soft_wrap=True)
+    streams = _table("stream", "jobs", "batch", "sources", "records", "open panes", "files", "size")
+    for each in shown.streams:
+        numbers = (each.batch, each.sources, each.records, each.panes, each.files)
+        told = (f"{number:,}" for number in numbers)
+        streams.add_row(each.name, ", ".join(each.jobs), *told, size_text(each.bytes))
+    console.print(streams)
+    tables = _table("results of", "rows", "files", "size")
+    for job in shown.tables:
+        tables.add_row(job.job, f"{job.rows:,}", f"{job.files:,}", size_text(job.bytes))
+    if shown.tables:
+        console.print(tables)
+
+
+def tell(findings: Sequence[Finding], console: Console) -> None:
+    """Tells what was found, the worst first."""
+    for weight in Weight:
+        for finding in findings:
+            if finding.weight is weight:
+                line = f"{weight.value}: {finding.place}: {finding.text}"
+                console.print(line, style=_STYLES[weight], soft_wrap=True, highlight=False)
+    damaged = sum(finding.weight is Weight.DAMAGE for finding in findings)
+    files = "1 file or table is" if damaged == 1 else f"{damaged:,} files or tables are"
+    console.print(
+        f"{files} damaged" if damaged else "every file can be read, and all fits together"
+    )
+
+
+def size_text(size: float) -> str:
+    """A size as people say it."""
+    if size < 1000:
+        return f"{size:.0f} B"
+    for unit in ("kB", "MB", "GB"):
+        size /= 1000
+        if size < 1000:
+            return f"{size:.1f} {unit}"
+    return f"{size / 1000:,.1f} TB"
+
+
+def _table(*columns: str) -> Table:
+    table = Table(box=None, pad_edge=False, header_style="dim")
+    for number, column in enumerate(columns):
+        is_text = number == 0 or column == "jobs"
+        table.add_column(column, justify="left" if is_text else "right", overflow="fold")
+    return table

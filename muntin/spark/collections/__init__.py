@@ -1,0 +1,1 @@
+"""Collections of steps in Spark's memory: what is kept where, and asked for."""

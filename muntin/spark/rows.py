@@ -1,0 +1,444 @@
+"""Rows of results that are too many for the driver: tasks order, number and store them.
+
+Rows of jobs that are only sorted are cut into ranges by bounds from a sample, and every range is
+sorted by one task: what it has follows on the range before. For all other jobs the rows of a window
+meet in one task. The driver adds up how many rows come before those of a task, and with which
+number they begin.
+"""
+
+from __future__ import annotations
+
+import pickle
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import accumulate
+from operator import itemgetter, or_
+from typing import Any
+from zlib import crc32
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark import RDD
+
+from muntin.errors import MuntinError
+from muntin.kernel.around import looks_back
+from muntin.kernel.block import decode, encode
+from muntin.kernel.due import NOTHING_BEFORE, Previous
+from muntin.kernel.engine import run
+from muntin.kernel.finish import by_window, order
+from muntin.kernel.kinds import kind_of
+from muntin.kernel.kinds.kind import Ordering
+from muntin.kernel.kinds.unfinished import told_apart
+from muntin.kernel.statements import FAULT, WINDOW, WINDOW_END
+from muntin.model.counts import Fault
+from muntin.model.jobs import Job
+from muntin.run.many import Part, WaitingWindows, Writer
+from muntin.run.results import JobWindows, Kind
+from muntin.spark.holdings import Element, Held, Jobs, Rows
+from muntin.spark.moving import move
+from muntin.spark.telling import Make, Told
+
+CHUNK_ROWS = 1 << 16  # that travel together
+RANGE_ROWS = 500_000  # that one task sorts
+SAMPLE_EVERY = 2048  # rows, of which one is told
+PREVIOUS_BYTES = 64 << 20  # of a result that is looked back at
+
+Stay = Callable[[RDD[Any], Make[Any, Any, Any]], tuple[RDD[Any], list[Any]]]
+"""Has tasks make something that stays with them, and returns what they tell."""
+Faults = tuple[tuple[Kind, Fault], ...]
+Place = tuple[str, int, int]  # where rows meet: a job, the end of a window and which kind it is
+
+
+@dataclass(frozen=True)
+class Waits:
+    """What the driver is told of rows of a job that wait in a task."""
+
+    counts: Mapping[Kind, int] = field(default_factory=dict)
+    faults: Faults = ()
+    sample: tuple[bytes, ...] = ()  # columns that order rows
+    chunks: int = 0
+
+    def plus(self, other: Waits) -> Waits:
+        counts = Counter(self.counts) + Counter(other.counts)
+        faults, sample = self.faults + other.faults, self.sample + other.sample
+        return Waits(counts, faults, sample, self.chunks + other.chunks)
+
+
+def looked_at(job: Job, rows: pa.Table) -> tuple[pa.Table, Waits]:
+    """Rows of `finish` that are to wait, and what is told of them."""
+    kind = kind_of(job.shape)
+    ordering = kind.ordering(job)
+    if ordering is None:  # all is known when they have met
+        return rows, Waits(chunks=_chunks(rows))
+    rows, faults = told_apart(job, rows)
+    some = rows.take(pa.array(np.arange(0, rows.num_rows, SAMPLE_EVERY)))
+    sample = encode(some.select([name for name, _ in ordering]))
+    counts = _counted(rows["win"], rows["w"])
+    return rows, Waits(counts, tuple(faults), (sample,), _chunks(rows))
+
+
+def _chunks(rows: pa.Table) -> int:
+    return -(-int(rows.num_rows) // CHUNK_ROWS)
+
+
+def in_chunks(job: str, rows: pa.Table, first: int) -> Iterator[Rows]:
+    """The rows in pieces that any memory has room for, numbered from the first on."""
+    for number, start in enumerate(range(0, rows.num_rows, CHUNK_ROWS), first):
+        yield Rows(job, number, encode(rows.slice(start, CHUNK_ROWS)))
+
+
+def _counted(which: pa.ChunkedArray, ends: pa.ChunkedArray) -> dict[Kind, int]:
+    """How many rows there are of each window."""
+    by = pa.table({"which": which, "end": ends}).group_by(["which", "end"])
+    columns = by.aggregate([([], "count_all")]).to_pydict()
+    kinds = zip(columns["which"], columns["end"], columns["count_all"], strict=True)
+    return {(which, end): rows for which, end, rows in kinds}
+
+
+class SortedRows:
+    """Rows of a job that is only sorted, as key groups have them."""
+
+    def __init__(
+        self,
+        job: Job,
+        held: Held,
+        few: Sequence[Element],
+        waits: Waits,
+        release: Callable[[], None],
+    ) -> None:
+        """`held` has the rows of some groups, until they are released; `few` are those that others
+        have sent.
+        """
+        self._job = job
+        self._held = held
+        self._few = few
+        self._waits = waits
+        self.let_go = release
+
+    @property
+    def counts(self) -> Mapping[Kind, int]:
+        return self._waits.counts
+
+    @property
+    def faults(self) -> Faults:
+        return self._waits.faults
+
+    def write(self, windows: WaitingWindows, writer: Writer, first: int) -> list[Part]:
+        ranges = -(-sum(self.counts.values()) // RANGE_ROWS)
+        cut = _Cut(self._job.name, *_bounds(self._job, self._waits.sample, ranges))
+        moved, told = move(_with(self._held, self._few), cut, max(1, ranges), int)
+        in_range: list[Counter[Kind]] = [Counter() for _ in range(max(1, ranges))]
+        for number, counts in told:
+            in_range[number].update({k: n for k, n in counts.items() if k in windows.counts})
+        firsts = list(accumulate((each.total() for each in in_range), initial=first))
+        begun = list(accumulate(map(frozenset, in_range), or_, initial=frozenset[Kind]()))
+        task = _Sort(_stamp(windows), writer, tuple(firsts), tuple(begun))
+        return _written(moved.mapPartitionsWithIndex(task))
+
+
+@dataclass(frozen=True)
+class _Cut:
+    """Cuts rows of a job into ranges, and tells how many rows of which window each has."""
+
+    job: str
+    ordering: Ordering
+    bounds: bytes
+
+    def __call__(
+        self, task: int, items: Iterable[Element]
+    ) -> Iterator[tuple[int, bytes] | Told[tuple[int, Counter[Kind]]]]:
+        bounds, told = decode(self.bounds, "bounds of ranges"), dict[int, Counter[Kind]]()
+        for _, each in items:
+            if isinstance(each, Rows) and each.job == self.job:
+                rows = decode(each.data, f"rows of job {self.job}")
+                for number, some in _in_ranges(rows, bounds, self.ordering):
+                    counts = _counted(some["win"], some["w"])
+                    told.setdefault(number, Counter()).update(counts)
+                    yield number, encode(some)
+        yield from (Told(each) for each in told.items())
+
+
+def _bounds(job: Job, sample: Sequence[bytes], ranges: int) -> tuple[Ordering, bytes]:
+    """Where all ranges but the first begin, so that they have about as many rows each."""
+    ordering = kind_of(job.shape).ordering(job)
+    assert ordering is not None, job.name
+    every = pa.concat_tables([decode(data, f"a sample of job {job.name}") for data in sample])
+    doing = f"the bounds of rows of job {job.name}"
+    ordered = run(f"SELECT * FROM sample ORDER BY {_by(ordering)}", {"sample": every}, doing)
+    places = [number * ordered.num_rows // ranges for number in range(1, ranges)]
+    return ordering, encode(ordered.take(pa.array(places, pa.int64())))
+
+
+def _in_ranges(
+    rows: pa.Table, bounds: pa.Table, ordering: Ordering
+) -> Iterator[tuple[int, pa.Table]]:
+    """The rows of each range, in any order; a row that is a bound is the first of its range."""
+    if not bounds.num_rows:
+        yield 0, rows
+        return
+    numbered = rows.append_column("__row", pa.array(np.arange(rows.num_rows)))
+    names = ", ".join(name for name, _ in ordering)
+    behind = f"sum(__bound) OVER (ORDER BY {_by(ordering)}, __bound DESC ROWS UNBOUNDED PRECEDING)"
+    sql = (
+        f"SELECT __row, CAST({behind} AS BIGINT) AS __range FROM ("
+        f"SELECT {names}, __row, 0 AS __bound FROM rows UNION ALL "
+        f"SELECT {names}, NULL, 1 FROM bounds) QUALIFY __bound = 0"
+    )
+    found = run(sql, {"rows": numbered, "bounds": bounds}, "cutting rows into ranges")
+    of = np.empty(rows.num_rows, np.int64)
+    of[found["__row"].to_numpy()] = found["__range"].to_numpy()
+    for number in np.unique(of).tolist():
+        yield number, rows.filter(pa.array(of == number))
+
+
+def _by(ordering: Ordering) -> str:
+    return ", ".join(f"{name} {direction}".rstrip() for name, direction in ordering)
+
+
+@dataclass(frozen=True)
+class _Sort:
+    """Sorts and stores the rows of one range."""
+
+    stamp: JobWindows
+    writer: Writer
+    firsts: tuple[int, ...]  # numbers of the first rows of ranges
+    begun: tuple[frozenset[Kind], ...]  # windows that begin before each
+
+    def __call__(
+        self, number: int, items: Iterable[tuple[int, bytes]]
+    ) -> Iterator[Part | MuntinError]:
+        job = self.stamp.job
+        tables = [decode(data, f"rows of job {job.name}") for _, data in items]
+        if tables:
+            rows = _leaving(self.stamp, order(job, tables))
+            del tables
+            numbered = _numbered(self.stamp, rows, self.firsts[number], set(self.begun[number]))
+            yield from _parts(self.writer, numbered)
+
+
+def _leaving(stamp: JobWindows, rows: pa.Table) -> pa.Table:
+    """Ordered rows without faults, which are told, and without windows that do not leave."""
+    if FAULT in rows.column_names:
+        rows = rows.filter(pc.is_null(rows[FAULT])).drop_columns([FAULT])
+    kinds = _counted(rows[WINDOW], rows[WINDOW_END])
+    if kinds.keys() <= stamp.counts.keys():
+        return rows
+    told = zip(rows[WINDOW].to_pylist(), rows[WINDOW_END].to_pylist(), strict=True)
+    return rows.filter(pa.array([kind in stamp.counts for kind in told]))
+
+
+def _numbered(
+    stamp: JobWindows, rows: pa.Table, first: int, told: set[Kind]
+) -> Iterator[tuple[int, pa.Table]]:
+    """Rows as they are stored, some at a time, each time with the number of the first."""
+    for table in stamp.stamped(rows, told):
+        yield first, table
+        first += table.num_rows
+
+
+def _parts(
+    writer: Writer, numbered: Iterator[tuple[int, pa.Table]]
+) -> Iterator[Part | MuntinError]:
+    try:
+        part = writer.write(numbered)
+        if part is not None:
+            yield part
+    except MuntinError as error:  # raised by the driver, without Spark's traceback
+        yield error
+
+
+def _written(parts: RDD[Part | MuntinError]) -> list[Part]:
+    """Has files written; in the order of their rows."""
+    written: list[Part] = []
+    for part in parts.collect():
+        if isinstance(part, MuntinError):
+            raise part
+        written.append(part)
+    return sorted(written, key=lambda part: part.first)
+
+
+def _stamp(windows: WaitingWindows) -> JobWindows:
+    """What rows of windows are stored with: all but the rows, to be sent to tasks."""
+    told = windows.counts, windows.scores, windows.revisions, windows.at
+    return JobWindows(windows.job, pa.table({}), *told)
+
+
+def _with(held: Held, few: Sequence[Element]) -> Held:
+    """All elements; those that the driver has are as many as it may have."""
+    return held if not few else held.context.union([held, held.context.parallelize(few)])
+
+
+@dataclass(frozen=True)
+class Ordered:
+    """The ordered rows of a place with what failed there, if they are few, or what is told of
+    those that wait.
+    """
+
+    place: Place
+    seconds: float
+    rows: bytes | None
+    counts: Mapping[Kind, int]
+    faults: Faults
+
+
+@dataclass(frozen=True)
+class Piece:
+    """Some of the ordered rows of a place."""
+
+    place: Place
+    number: int
+    data: bytes
+
+
+class GatheredRows:
+    """Rows of a job that have met where they belong together, and are in order there."""
+
+    def __init__(
+        self, held: RDD[Piece], ordered: Sequence[Ordered], release: Callable[[], None]
+    ) -> None:
+        """`held` has rows until they are released; those that came are among the `ordered`."""
+        self._held = held
+        self.let_go = release
+        self._ordered = [_counted_up(each) for each in sorted(ordered, key=lambda o: o.place[1:])]
+
+    @property
+    def counts(self) -> Mapping[Kind, int]:
+        return sum((Counter(each.counts) for each in self._ordered), Counter())
+
+    @property
+    def faults(self) -> Faults:
+        return tuple(fault for each in self._ordered for fault in each.faults)
+
+    def write(self, windows: WaitingWindows, writer: Writer, first: int) -> list[Part]:
+        firsts: dict[Place, int] = {}
+        for each in self._ordered:
+            firsts[each.place] = first
+            first += sum(n for kind, n in each.counts.items() if kind in windows.counts)
+        few = [Piece(each.place, 0, each.rows) for each in self._ordered if each.rows is not None]
+        task = _Store(_stamp(windows), writer, firsts)
+        context = self._held.context
+        held = self._held if not few else context.union([self._held, context.parallelize(few, 1)])
+        return _written(held.mapPartitions(task))
+
+
+@dataclass(frozen=True)
+class _Store:
+    """Stores the ordered rows of the places that a task has."""
+
+    stamp: JobWindows
+    writer: Writer
+    firsts: Mapping[Place, int]
+
+    def __call__(self, items: Iterable[Piece]) -> Iterator[Part | MuntinError]:
+        yield from _parts(self.writer, self._numbered(items))
+
+    def _numbered(self, items: Iterable[Piece]) -> Iterator[tuple[int, pa.Table]]:
+        """Pieces of a place follow each other."""
+        firsts, told = dict(self.firsts), set[Kind]()
+        for piece in items:
+            if piece.place in firsts:
+                rows = decode(piece.data, f"rows of job {self.stamp.job.name}")
+                rows = _leaving(self.stamp, rows)
+                yield from _numbered(self.stamp, rows, firsts[piece.place], told)
+                firsts[piece.place] += rows.num_rows
+
+
+def _counted_up(ordered: Ordered) -> Ordered:
+    """The same, with what is told of rows that wait."""
+    if ordered.rows is None:
+        return ordered
+    good, faults = _without_faults(decode(ordered.rows, f"rows of job {ordered.place[0]}"))
+    counts = _counted(good[WINDOW], good[WINDOW_END])
+    return replace(ordered, rows=encode(good), counts=counts, faults=faults)
+
+
+def gathered(
+    held: Held,
+    few: Sequence[Element],
+    jobs: Jobs,
+    previous: Mapping[str, Previous],
+    tasks: int,
+    row_bytes: int,
+    stay: Stay,
+) -> tuple[RDD[Piece], list[Ordered]]:
+    """Has the rows of these jobs meet where they belong together, and ordered there.
+
+    What is no more than so many bytes comes to the driver, and all of what is looked back at.
+    """
+
+    def meet(items: Iterable[Element]) -> Iterator[tuple[Place, tuple[int, int, bytes]]]:
+        for group, each in items:
+            if not isinstance(each, Rows) or each.job not in jobs:
+                continue
+            if kind_of(jobs[each.job].shape).by_window(jobs[each.job]):
+                rows = decode(each.data, f"rows of job {each.job}")
+                for (which, end), some in by_window(rows):
+                    yield (each.job, end, which), (group, each.number, encode(some))
+            else:
+                yield (each.job, 0, 0), (group, each.number, each.data)
+
+    met = _with(held, few).mapPartitions(meet).partitionBy(tasks, _task_of)
+    return stay(met, _Order(jobs, previous, row_bytes))
+
+
+def _task_of(place: Place) -> int:
+    return crc32(repr(place).encode())
+
+
+@dataclass(frozen=True)
+class _Order:
+    """Orders the rows that have met in a task, place by place."""
+
+    jobs: Jobs
+    previous: Mapping[str, Previous]
+    row_bytes: int
+
+    def __call__(
+        self, task: int, items: Iterable[tuple[Place, tuple[int, int, bytes]]]
+    ) -> Iterator[Piece | Told[Ordered]]:
+        places: dict[Place, list[tuple[int, int, bytes]]] = {}
+        for place, rows in items:
+            places.setdefault(place, []).append(rows)
+        for place in sorted(places):
+            started, job = time.perf_counter(), self.jobs[place[0]]
+            several = sorted(places.pop(place), key=itemgetter(0, 1))
+            tables = [decode(data, f"rows of job {job.name}") for *_, data in several]
+            kind = kind_of(job.shape)
+            if kind.more_rounds(job):
+                tables = [kind.later_rounds(job, tables)]
+            rows = order(job, tables, self.previous.get(job.name, NOTHING_BEFORE))
+            data, seconds = encode(rows), time.perf_counter() - started
+            if looks_back(job):
+                _require_kept(job, rows)
+            elif len(data) > self.row_bytes and not job.bounds.changes:
+                good, faults = _without_faults(rows)
+                counts = _counted(good[WINDOW], good[WINDOW_END])
+                for number, piece in enumerate(in_chunks(job.name, good, 0)):
+                    yield Piece(place, number, piece.data)
+                yield Told(Ordered(place, seconds, None, counts, faults))
+                continue
+            yield Told(Ordered(place, seconds, data, {}, ()))
+
+
+def _without_faults(rows: pa.Table) -> tuple[pa.Table, Faults]:
+    """Ordered rows, and what failed on the way to them."""
+    if FAULT not in rows.column_names:
+        return rows, ()
+    told = rows.filter(pc.is_valid(rows[FAULT]))
+    columns = (told[name].to_pylist() for name in (WINDOW, WINDOW_END, FAULT))
+    faults = (((which, end), pickle.loads(data)) for which, end, data in zip(*columns, strict=True))
+    return rows.filter(pc.is_null(rows[FAULT])).drop_columns([FAULT]), tuple(faults)
+
+
+def _require_kept(job: Job, rows: pa.Table) -> None:
+    """What a job looks back at is part of the state, and at hand."""
+    if rows.nbytes > PREVIOUS_BYTES:
+        raise MuntinError(
+            f"job '{job.name}' looks back at its last result with PREVIOUS, and one has "
+            f"{rows.num_rows:,} rows of {rows.nbytes >> 20} MB, more than the "
+            f"{PREVIOUS_BYTES >> 20} MB that are kept for that; have its query leave fewer rows, "
+            "as with LIMIT or WHERE"
+        )

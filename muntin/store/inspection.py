@@ -1,0 +1,334 @@
+"""What a state holds, and whether all of it can be read: every file, and what files say of others.
+
+Nothing is changed, and nobody has to stop for it. What is found is told in words: what it is, what
+follows from it, and what to do.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from enum import Enum
+from functools import partial
+
+import pyarrow as pa
+from pyarrow import parquet
+
+from muntin.errors import InputError, MuntinError, StateError
+from muntin.kernel.block import Block
+from muntin.store import delta, log, tape
+from muntin.store.checkpoint import JOINED, STREAMS, Checkpoint, Saved, saved_of
+from muntin.store.document import Document
+from muntin.store.hold import require_free
+from muntin.store.results import FOLDER
+from muntin.store.storage import Place, Storage, storage_of
+from muntin.store.tallies import Stored, TallyFiles
+from muntin.windows.ledger import Ledger
+
+_OWN = {"lock", "lease", "control.json", "spark-error.txt"}
+_FOLDERS = {STREAMS, FOLDER, "spark"}
+
+
+class Weight(Enum):
+    """How bad something is that was found."""
+
+    DAMAGE = "damaged"  # something is lost, or a run is refused
+    LEFTOVER = "left over"  # a file that nobody needs, and that goes by itself
+    NOTE = "note"
+
+
+@dataclass(frozen=True)
+class Finding:
+    weight: Weight
+    place: str
+    text: str
+
+
+@dataclass(frozen=True)
+class StreamShown:
+    """What a state has of one stream."""
+
+    name: str
+    batch: int
+    version: int
+    jobs: tuple[str, ...]
+    sources: int
+    records: int
+    panes: int
+    files: int
+    bytes: int
+
+
+@dataclass(frozen=True)
+class TableShown:
+    """The results of one job."""
+
+    job: str
+    rows: int
+    files: int
+    bytes: int
+
+
+@dataclass
+class Shown:
+    """A state as it is listed."""
+
+    place: str
+    bytes: int = 0
+    streams: list[StreamShown] = field(default_factory=list)
+    tables: list[TableShown] = field(default_factory=list)
+
+
+def show(state: Place) -> Shown:
+    """Streams, jobs, batches, sizes and open panes of a state."""
+    storage = _there(state)
+    shown = Shown(storage.where(), sum(storage.sizes("").values()))
+    for name in storage.folders(STREAMS):
+        document = Checkpoint(storage, name).document()
+        if document is None:
+            continue
+        saved, folder = saved_of(document), storage.within(f"{STREAMS}/{name}")
+        ledger, sizes = _ledger(folder, document), folder.sizes("")
+        panes = {(tally.axis, tally.size, tally.pane) for tally in ledger}
+        shown.streams.append(
+            StreamShown(
+                name, saved.batch, document["now"]["version"], tuple(saved.in_force.shapes),
+                len(saved.progress.sources), saved.progress.records, len(panes), len(sizes),
+                sum(sizes.values()),
+            )
+        )  # fmt: skip
+    for job in storage.folders(FOLDER):
+        place = storage.within(f"{FOLDER}/{job}")
+        if delta.exists(place):
+            table = delta.snapshot(place)
+            rows = sum(file.rows for file in table.files)
+            sizes = place.sizes("")
+            shown.tables.append(TableShown(job, rows, len(table.files), sum(sizes.values())))
+    return shown
+
+
+def check(state: Place) -> Iterator[Finding]:
+    """What is wrong with a state, and what is not as it might be."""
+    storage = _there(state)
+    try:
+        require_free(storage)
+    except StateError as error:
+        text = f"{error}; files may change while they are looked at, so look again at what is found"
+        yield Finding(Weight.NOTE, storage.where(), text)
+    for name in storage.names(""):
+        if name not in _OWN:
+            yield Finding(Weight.NOTE, storage.where(name), "is none of a state's files")
+    for name in storage.folders(""):
+        if name not in _FOLDERS:
+            yield Finding(Weight.NOTE, storage.where(name), "is none of a state's folders")
+    states: dict[str, Saved] = {}
+    for name in storage.folders(STREAMS):
+        found = _Stream(storage, name)
+        yield from found.check()
+        if found.saved is not None:
+            states[name] = found.saved
+    for name in storage.names(STREAMS):
+        yield Finding(Weight.NOTE, storage.where(f"{STREAMS}/{name}"), "is no folder of a stream")
+    tables = storage.folders(FOLDER)
+    for job in tables:
+        yield from _check_table(storage.within(f"{FOLDER}/{job}"))
+    yield from _compare(storage, states, tables)
+
+
+def _there(state: Place) -> Storage:
+    storage = storage_of(state)
+    if not storage.folders(STREAMS) and not storage.folders(FOLDER):
+        raise InputError(f"there is no state in {storage}; see `muntin run --help`")
+    return storage
+
+
+def _ledger(folder: Storage, document: Document) -> Ledger:
+    stored = {name: Stored(*row) for name, row in document.get("ledger", {}).items()}
+    return TallyFiles(folder, stored, document.get("forgotten")).read()
+
+
+class _Stream:
+    """The checkpoints of one stream."""
+
+    def __init__(self, storage: Storage, name: str) -> None:
+        self._checkpoint = Checkpoint(storage, name)
+        self._folder = storage.within(f"{STREAMS}/{name}")
+        self.saved: Saved | None = None
+
+    def check(self) -> Iterator[Finding]:
+        folder = self._folder
+        try:
+            document = self._checkpoint.document()
+        except StateError as error:
+            yield Finding(Weight.DAMAGE, folder.where(), str(error))
+            return
+        except Exception as error:  # whatever a document that is no document leads to
+            text = f"its newest state cannot be understood ({type(error).__name__}: {error})"
+            yield Finding(Weight.DAMAGE, folder.where(), f"{text}; {_advice(folder)}")
+            return
+        if document is None:
+            text = "has no state: nothing was committed yet, or its files were taken away"
+            yield Finding(Weight.NOTE, folder.where(), text)
+            return
+        try:
+            self.saved = saved_of(document)
+        except Exception as error:
+            text = f"its newest state lacks something ({type(error).__name__}: {error})"
+            yield Finding(Weight.DAMAGE, folder.where(), f"{text}; {_advice(folder)}")
+            return
+        blocks: Mapping[str, int] = document["blocks"]
+        for name, length in blocks.items():
+            yield from self._check_file(name, partial(self._blocks, name, length))
+        ledger = {name: Stored(*row) for name, row in document.get("ledger", {}).items()}
+        for name, stored in ledger.items():
+            yield from self._check_file(name, TallyFiles(folder, {name: stored}).read)
+        tables = self.saved.progress.tables.values()
+        joined = {(v.path or "").rpartition("/")[2] for versions in tables for v in versions}
+        for name in sorted(joined):
+            yield from self._check_file(f"{JOINED}/{name}", partial(self._rows, name))
+        yield from self._strays({*blocks, *ledger}, joined)
+
+    def _check_file(self, name: str, read: Callable[[], object]) -> Iterator[Finding]:
+        """Reads all of a file; a finding if that cannot be done."""
+        try:
+            read()
+        except (MuntinError, OSError, ValueError, pa.ArrowException) as error:
+            text = str(error)
+            if isinstance(error, StateError):
+                text = text.removeprefix(f"{self._folder.where(name)} ")
+            yield Finding(
+                Weight.DAMAGE, self._folder.where(name), f"{text}; {_advice(self._folder)}"
+            )
+
+    def _blocks(self, name: str, length: int) -> None:
+        data = self._folder.read(name)
+        if len(data) < length:
+            raise StateError(f"has {len(data):,} bytes of {length:,}: its end was cut off")
+        for record in tape.records_in(data, self._folder.where(name), length):
+            Block.decode(record, "a saved block in it")
+
+    def _rows(self, name: str) -> None:
+        with self._folder.open(f"{JOINED}/{name}") as file:
+            pa.ipc.open_file(file).read_all()
+
+    def _strays(self, needed: set[str], joined: set[str]) -> Iterator[Finding]:
+        unneeded = self._checkpoint.unneeded(needed)
+        names = [
+            *unneeded,
+            *(f"{JOINED}/{n}" for n in self._folder.names(JOINED) if n not in joined),
+        ]
+        for name in names:
+            text = "belongs to no state that counts, and is removed by the next run"
+            yield Finding(Weight.LEFTOVER, self._folder.where(name), text)
+
+
+def _advice(folder: Storage) -> str:
+    return (
+        f"put back a copy of the state, or remove {folder} to read the logs again: windows that "
+        "are stored are not stored twice"
+    )
+
+
+def _check_table(place: Storage) -> Iterator[Finding]:
+    """Whether a table of results, its log and all of its files can be read."""
+    away = f"put back a copy of it, or move {place} away, and a new table begins"
+    if not delta.exists(place):
+        yield Finding(Weight.NOTE, place.where(), "has no table of results in it")
+        return
+    for name in place.names(log.FOLDER):
+        file = f"{log.FOLDER}/{name}"
+        try:
+            _read_entry(place, file)
+        except (MuntinError, OSError, ValueError, pa.ArrowException) as error:
+            text = f"an entry of the table's log cannot be read ({_words(place, file, error)})"
+            yield Finding(Weight.DAMAGE, place.where(file), f"{text}; {away}")
+    try:
+        table = delta.snapshot(place)
+    except StateError as error:
+        yield Finding(Weight.DAMAGE, place.where(), str(error))
+        return
+    sizes = place.sizes("")
+    for part in table.files:
+        if part.name not in sizes:
+            text = f"is part of the table, with {part.rows:,} rows, and is gone; {away}"
+            yield Finding(Weight.DAMAGE, place.where(part.name), text)
+        elif part.size and sizes[part.name] != part.size:
+            text = f"has {sizes[part.name]:,} bytes, and the table's log says {part.size:,}; {away}"
+            yield Finding(Weight.DAMAGE, place.where(part.name), text)
+        else:
+            try:
+                rows = _read_rows(place, part.name)
+            except (MuntinError, OSError, ValueError, pa.ArrowException) as error:
+                text = f"cannot be read ({_words(place, part.name, error)}); {away}"
+                yield Finding(Weight.DAMAGE, place.where(part.name), text)
+            else:
+                if rows != part.rows:
+                    text = f"has {rows:,} rows, and the table's log says {part.rows:,}; {away}"
+                    yield Finding(Weight.DAMAGE, place.where(part.name), text)
+    parts = {part.name for part in table.files}
+    for name in sizes:
+        if not name.startswith(f"{log.FOLDER}/") and name not in parts:
+            text = "is no part of the table now; it was replaced, or its batch was never "
+            text += "committed, and is removed after ten minutes of running"
+            yield Finding(Weight.LEFTOVER, place.where(name), text)
+
+
+def _read_entry(place: Storage, file: str) -> None:
+    if file.endswith(".parquet"):
+        _read_rows(place, file)
+    elif file.endswith(".json") or file.endswith("_last_checkpoint"):
+        lines = place.read(file).splitlines()
+        if not lines:
+            raise ValueError("it is empty")
+        for line in lines:
+            json.loads(line)
+
+
+def _read_rows(place: Storage, name: str) -> int:
+    with place.open(name) as source, parquet.ParquetFile(source) as file:
+        return sum(file.read_row_group(n).num_rows for n in range(file.num_row_groups))
+
+
+def _words(place: Storage, name: str, error: Exception) -> str:
+    said = next(iter(str(error).splitlines()), type(error).__name__)
+    return said.removeprefix(f"{place.where(name)} ")
+
+
+def _compare(storage: Storage, states: Mapping[str, Saved], tables: list[str]) -> Iterator[Finding]:
+    """Whether tables have what checkpoints say."""
+    for stream, saved in states.items():
+        place = storage.where(f"{STREAMS}/{stream}")
+        for job in {*saved.results, *saved.tables}:
+            table = storage.within(f"{FOLDER}/{job}")
+            if job not in tables or not delta.exists(table):
+                text = (
+                    f"the table of job '{job}' was taken away, with all results; a run begins a new"
+                )
+                yield Finding(Weight.NOTE, table.where(), f"{text} one")
+                continue
+            with suppress(StateError):  # of which it was told already
+                last = delta.last_batch(table, saved.writer or stream)
+                yield from _compare_table(table, job, saved, last, place)
+
+
+def _compare_table(
+    table: Storage, job: str, saved: Saved, last: int, place: str
+) -> Iterator[Finding]:
+    if last > saved.batch:
+        text = (
+            f"is of batch {saved.batch:,}, and the results of job '{job}' are of batch {last:,}: "
+        )
+        text += "an old copy was put back, or newer files were lost; a run goes on from here, "
+        text += "and windows that come out the same are not stored again"
+        yield Finding(Weight.NOTE, place, text)
+    for name in saved.results.get(job, ()) if last < saved.batch else ():
+        if table.size(name) is None:
+            text = f"the last results of job '{job}' are in no table, and their file is gone"
+            yield Finding(Weight.DAMAGE, table.where(name), f"{text}: put back a copy of it")
+        else:
+            text = (
+                f"the last results of job '{job}' are not in its table yet; a run puts them there"
+            )
+            yield Finding(Weight.NOTE, table.where(name), text)

@@ -1,0 +1,1 @@
+"""Faults at random moments: after each the results are the truth, or say what they lack."""

@@ -1,0 +1,157 @@
+"""Trials from a seed, and a table of what they came to.
+
+A seed decides which faults strike, whom, in which order and after which pauses. What a process is
+doing at that moment is for the machine to say, so a seed that has failed once may need several
+attempts to fail again.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from tests.faults.kinds import FAULTS
+from tests.faults.trial import Outcome, Setting, Struck, Trial, UnhealedError
+from tests.faults.verdict import Window
+
+_TRIES = 100  # to find a fault that can strike now
+
+
+def run(
+    setting: Setting,
+    seed: str,
+    faults: Iterable[Sequence[str]],
+    tell: Callable[[str], object] = lambda _: None,
+) -> Outcome:
+    """One trial: of kinds of faults one strikes, then of the next, perhaps before that is over."""
+    with Trial(setting, seed) as trial:
+        unhealed = ""
+        try:
+            trial.go_on()
+            for kinds in faults:
+                trial.rest(trial.random.uniform(0.0, 2.0))
+                for _ in range(_TRIES):
+                    kind = trial.random.choice(kinds)
+                    struck = trial.strike(kind, FAULTS[kind])
+                    if struck is not None:
+                        tell(f"{struck.at:.3f} {struck}")
+                        break
+                    trial.rest(0.1)
+                if trial.random.random() < 0.5:
+                    trial.go_on()
+            trial.go_on()
+        except UnhealedError as error:
+            unhealed = str(error)
+        return trial.outcome(unhealed)
+
+
+def trials(
+    folder: Path, seed: int, faults: int, each: int, setting: Setting, kinds: Sequence[str]
+) -> Iterator[Outcome]:
+    """Trials of `each` faults, until there were so many; folders of those that failed stay."""
+    done = number = 0
+    while done < faults:
+        name = f"{seed}-{number}"
+        place = replace(setting, folder=folder / name)
+        print(f"trial {name}", flush=True)
+        outcome = run(place, name, [kinds] * min(each, faults - done), _say)
+        done, number = done + len(outcome.struck), number + 1
+        yield outcome
+        for line in problems(outcome):
+            _say(line)
+        if outcome.is_good:
+            shutil.rmtree(place.folder)
+        else:
+            _say(f"see {place.folder}")
+
+
+def _say(text: str) -> None:
+    print(f"  {text}", flush=True)
+
+
+def problems(outcome: Outcome) -> Iterator[str]:
+    """What a trial has shown to be wrong, a line each."""
+    verdict = outcome.verdict
+    yield from (f"WRONG {wrong}" for wrong in verdict.wrong)
+    yield from (f"TWICE {window}" for window in verdict.twice)
+    yield from (f"ABSENT {windows}" for windows in verdict.absent)
+    for end in outcome.ends:
+        yield f"ENDED {end.who} at {end.at:.3f} with {end.code}: {end.said[-600:]}"
+    yield from (f"LEFT BEHIND {process}" for process in outcome.left)
+    if outcome.unhealed:
+        yield f"UNHEALED {outcome.unhealed}"
+
+
+COLUMNS = ("fault", "struck", "windows", "at 100 %", "wrong", "twice", "longest gap")
+
+
+def table(outcomes: Sequence[Outcome]) -> str:
+    """A line for each kind of fault; a window belongs to the last fault before it left."""
+    lines = [COLUMNS]
+    struck = [s for outcome in outcomes for s in outcome.struck]
+    for kind in [*FAULTS, ""]:
+        those = [_of(outcome, kind) for outcome in outcomes]
+        often = len([s for s in struck if s.kind == kind])
+        if not often and kind:
+            continue
+        windows = [window for found, _ in those for window in found]
+        wrong = {id(w.window) for o in outcomes for w in o.verdict.wrong}
+        twice = {id(window) for o in outcomes for window in o.verdict.twice}
+        complete = sum(window.is_complete for window in windows)
+        lines.append(
+            (
+                kind or "none yet",
+                f"{often:,}" if kind else "",
+                f"{len(windows):,}",
+                f"{complete / max(1, len(windows)):.0%}",
+                str(len({id(w) for w in windows} & wrong)),
+                str(len({id(w) for w in windows} & twice)),
+                "{:.1f} s, {}".format(*max(gap for _, gap in those)),
+            )
+        )
+    total = [window for outcome in outcomes for window in outcome.verdict.windows]
+    lines.append(
+        (
+            "all",
+            f"{len(struck):,}",
+            f"{len(total):,}",
+            f"{sum(w.is_complete for w in total) / max(1, len(total)):.0%}",
+            str(len({id(w.window) for o in outcomes for w in o.verdict.wrong})),
+            str(sum(len(o.verdict.twice) for o in outcomes)),
+            "",
+        )
+    )
+    widths = [max(len(line[i]) for line in lines) for i in range(len(COLUMNS))]
+    return "\n".join(
+        "  ".join(
+            text.ljust(width) if i == 0 else text.rjust(width)
+            for i, (text, width) in enumerate(zip(line, widths, strict=True))
+        )
+        for line in lines
+    )
+
+
+def _of(outcome: Outcome, kind: str) -> tuple[list[Window], tuple[float, str]]:
+    """The windows that left after faults of a kind, and the longest time in which none left.
+
+    Without a kind, those from before the first one.
+    """
+    found: list[Window] = []
+    gap = 0.0, ""
+    by_job: dict[str, list[Window]] = {}
+    for window in outcome.verdict.windows:
+        by_job.setdefault(window.job, []).append(window)
+    for windows in by_job.values():
+        ordered = sorted(windows, key=lambda window: window.left_at)
+        for before, window in zip([None, *ordered], ordered, strict=False):
+            if _last(outcome.struck, window.left_at) == kind:
+                found.append(window)
+                gap = max(gap, (window.left_at - (before or window).left_at, window.job))
+    return found, gap
+
+
+def _last(struck: Sequence[Struck], at: float) -> str:
+    before = [each for each in struck if each.at <= at]
+    return max(before, key=lambda each: each.at).kind if before else ""

@@ -1,0 +1,214 @@
+"""The faults there are. Each picks its target, strikes, and says what heals it."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import time
+from collections.abc import Callable
+from contextlib import suppress
+
+from tests.faults.processes import Process
+from tests.faults.servers import Server
+from tests.faults.trial import Struck, Trial
+
+Fault = Callable[[Trial], Struck | None]
+
+
+def _is_java(words: str) -> bool:
+    return words.split(" ", 1)[0].endswith("java")
+
+
+def _is_executor(words: str) -> bool:
+    return _is_java(words) and "CoarseGrainedExecutorBackend" in words
+
+
+def _is_driver_jvm(words: str) -> bool:
+    return _is_java(words) and not _is_executor(words)
+
+
+def _is_worker(words: str) -> bool:
+    return "daemon" in words and "python" in words
+
+
+def _one_of(trial: Trial, fits: Callable[[str], bool]) -> int | None:
+    """A process of the program, if it has such a one."""
+    found = sorted(pid for pid, words in trial.program.family().items() if fits(words))
+    return trial.random.choice(found) if found else None
+
+
+def _signal(pid: int, number: signal.Signals) -> None:
+    with suppress(ProcessLookupError):
+        os.kill(pid, number)
+
+
+def kill_driver(trial: Trial) -> Struck | None:
+    there = trial.program.send(signal.SIGKILL)
+    return Struck("", "program", excuses="program") if there else None
+
+
+def end_driver(trial: Trial) -> Struck | None:
+    """Ends it in peace, as a new release would."""
+    there = trial.program.send(signal.SIGTERM)
+    return Struck("", "program", excuses="program") if there else None
+
+
+def _kills(fits: Callable[[str], bool]) -> Fault:
+    def kill(trial: Trial) -> Struck | None:
+        pid = _one_of(trial, fits)
+        if pid is None:
+            return None
+        _signal(pid, signal.SIGKILL)
+        return Struck("", f"process {pid}", excuses="program")
+
+    return kill
+
+
+def _stops(fits: Callable[[str], bool] | None) -> Fault:
+    """Stops the program itself, or a process of it, for seconds."""
+
+    def stop(trial: Trial) -> Struck | None:
+        pid = trial.program.pid if fits is None else _one_of(trial, fits)
+        if pid is None:
+            return None
+        _signal(pid, signal.SIGSTOP)
+        seconds = trial.random.uniform(0.5, 8.0)
+        return Struck("", f"process {pid}", lambda: _signal(pid, signal.SIGCONT), seconds)
+
+    return stop
+
+
+def clock_jumps(trial: Trial) -> Struck | None:
+    """The clock of all processes, but not that of the servers' logs."""
+    ahead = trial.random.choice([-1, 1]) * trial.random.uniform(1.0, 30.0)
+    trial.set_clock(ahead)
+    seconds = trial.random.uniform(1.0, 8.0)
+    return Struck("", f"{ahead:+.1f} s", lambda: trial.set_clock(0.0), seconds)
+
+
+def disk_is_full(trial: Trial) -> Struck | None:
+    """Fills the disk under the state of the program, or of an agent."""
+    free = [name for name, disk in trial.disks.items() if not (disk / "filler").exists()]
+    if not free:
+        return None
+    name = trial.random.choice(["program", *free])
+    filler = trial.disks[name] / "filler"
+    with suppress(OSError), filler.open("wb", buffering=0) as file:
+        while True:
+            file.write(bytes(1 << 20))
+    with suppress(OSError), filler.open("ab", buffering=0) as file:
+        while True:
+            file.write(bytes(512))
+    seconds = trial.random.uniform(1.0, 6.0)
+    return Struck("", name, lambda: filler.unlink(missing_ok=True), seconds, excuses=name)
+
+
+def _picked(trial: Trial, processes: list[Process]) -> Process | None:
+    return trial.random.choice(processes) if processes else None
+
+
+def kill_agent(trial: Trial) -> Struck | None:
+    return _killed(_picked(trial, trial.agents))
+
+
+def kill_relay(trial: Trial) -> Struck | None:
+    return _killed(_picked(trial, trial.relays))
+
+
+def _killed(process: Process | None) -> Struck | None:
+    if process is None or not process.send(signal.SIGKILL):
+        return None
+    return Struck("", process.name, excuses=process.name)
+
+
+def stop_agent_or_relay(trial: Trial) -> Struck | None:
+    process = _picked(trial, [*trial.agents, *trial.relays])
+    pid = None if process is None else process.pid
+    if process is None or pid is None:
+        return None
+    _signal(pid, signal.SIGSTOP)
+    seconds = trial.random.uniform(0.5, 8.0)
+    return Struck("", process.name, lambda: _signal(pid, signal.SIGCONT), seconds)
+
+
+def agent_loses_its_state(trial: Trial) -> Struck | None:
+    known = trial.known_before
+    ready = [s.name for s in trial.shop if s.gone < known]  # or who knows what it has not read
+    process = _picked(trial, [agent for agent in trial.agents if agent.name in ready])
+    if process is None or not process.send(signal.SIGKILL):
+        return None
+    disk = trial.disks.get(process.name, trial.folder / f"{process.name}-disk")
+    shutil.rmtree(disk / "state", ignore_errors=True)
+    (server,) = (each for each in trial.shop if each.name == process.name)
+    server.forgotten = time.time()
+    return Struck("", process.name, excuses=process.name)
+
+
+def _of_log(happens: Callable[[Trial, Server], object], needs_known: bool = False) -> Fault:
+    """Something that happens to one log; if it `needs_known`, not before it was read from."""
+
+    def strike(trial: Trial) -> Struck | None:
+        server = trial.random.choice([*trial.web, *trial.shop])
+        begun = max(server.begun, server.forgotten)
+        if not server.path.exists() or (needs_known and begun > trial.known_before):
+            return None
+        happens(trial, server)
+        return Struck("", server.name)
+
+    return strike
+
+
+def _compressed(trial: Trial, server: Server, damage: int) -> None:
+    server.compress(server.rotate(trial.known_before), damage)
+
+
+def silence(trial: Trial) -> Struck | None:
+    server = trial.random.choice([*trial.web, *trial.shop])
+    seconds = trial.random.uniform(1.0, 10.0)
+    server.quiet(seconds)
+    return Struck("", server.name, lambda: None, seconds)
+
+
+def clock_of_server_jumps(trial: Trial) -> Struck | None:
+    server = trial.random.choice([*trial.web, *trial.shop])
+    server.clock = trial.random.choice([-1, 1]) * trial.random.uniform(0.5, 20.0)
+
+    def heal() -> None:
+        server.clock = 0.0
+
+    target = f"{server.name} {server.clock:+.1f} s"
+    return Struck("", target, heal, trial.random.uniform(1.0, 6.0))
+
+
+FAULTS: dict[str, Fault] = {
+    "kill -9 driver": kill_driver,
+    "kill -9 JVM": _kills(_is_driver_jvm),
+    "kill -9 executor": _kills(_is_executor),
+    "kill -9 Python worker": _kills(_is_worker),
+    "kill -9 agent": kill_agent,
+    "kill -9 relay": kill_relay,
+    "SIGTERM driver": end_driver,
+    "SIGSTOP driver": _stops(None),
+    "SIGSTOP JVM": _stops(_is_driver_jvm),
+    "SIGSTOP Python worker": _stops(_is_worker),
+    "SIGSTOP agent or relay": stop_agent_or_relay,
+    "full disk": disk_is_full,
+    "clock jumps": clock_jumps,
+    "agent loses its state": agent_loses_its_state,
+    "log rotated": _of_log(lambda trial, server: server.rotate(trial.known_before)),
+    "log rotated and compressed": _of_log(lambda trial, server: _compressed(trial, server, 0)),
+    "log copied and truncated": _of_log(
+        lambda trial, server: server.copy_and_truncate(trial.known_before)
+    ),
+    "log truncated": _of_log(lambda _, server: server.truncate(), needs_known=True),
+    "log deleted": _of_log(lambda _, server: server.delete(), needs_known=True),
+    "log compressed, cut": _of_log(
+        lambda trial, server: _compressed(trial, server, 20), needs_known=True
+    ),
+    "log with garbage": _of_log(lambda _, server: server.garbage()),
+    "log with a torn line": _of_log(lambda _, server: server.tear()),
+    "log overwritten": _of_log(lambda _, server: server.overwrite(), needs_known=True),
+    "server silent": silence,
+    "server's clock jumps": clock_of_server_jumps,
+}

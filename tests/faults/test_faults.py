@@ -1,0 +1,29 @@
+"""A short run of what `make faults` does at length: the real command line, killed and starved."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.faults.harness import problems, run, table
+from tests.faults.trial import Setting
+
+SEED = "7"
+KINDS = (
+    "kill -9 driver",
+    "SIGSTOP driver",
+    "log rotated and compressed",
+    "log copied and truncated",
+    "log truncated",
+    "log deleted",
+)
+
+
+@pytest.mark.jvm
+def test_results_are_the_truth_after_faults(tmp_path: Path) -> None:
+    outcome = run(Setting(tmp_path / "trial", agents=1), SEED, [[kind] for kind in KINDS])
+    told = [*map(str, outcome.struck), *problems(outcome)]
+    assert outcome.is_good, "\n".join([*told, table([outcome])])
+    assert len(outcome.verdict.windows) > 50
+    assert any(window.is_complete for window in outcome.verdict.windows)

@@ -1,0 +1,57 @@
+"""A verdict that never says wrong is worth nothing."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import Any
+
+import pytest
+
+from tests.faults.servers import Cell
+from tests.faults.verdict import Window, deviations
+
+TRUTH = {
+    "a": defaultdict(Cell, {10: Cell({1, 2}), 11: Cell({3, 9}, late={9})}),
+    "b": defaultdict(Cell, {10: Cell({1, 2, 3}, destroyed={3})}),
+}
+WHOLE = {("a", 10): [1, 2], ("a", 11): [3], ("b", 10): [1, 2]}
+
+
+def window(
+    cells: dict[tuple[str, int], list[int]], missing: dict[str, int] | None = None
+) -> Window:
+    told = [{"source": name, "why": "lost", "panes": n} for name, n in (missing or {}).items()]
+    c2: dict[str, Any] = {"area": 0.5 if told else 1.0, "reason": "complete", "missing": told}
+    rows = [
+        {"server": server, "second": second, "c": len(numbers), "n": sum(numbers),
+         "numbers": numbers, "c2": c2}
+        for (server, second), numbers in cells.items()
+    ]  # fmt: skip
+    return Window("j", 10, 12, 0, rows)
+
+
+# What was late or destroyed may be there.
+@pytest.mark.parametrize("more", [{}, {("b", 10): [1, 2, 3]}, {("a", 11): [3, 9]}])
+def test_the_truth_is_right(more: dict[tuple[str, int], list[int]]) -> None:
+    assert list(deviations(window(WHOLE | more), TRUTH)) == []
+
+
+@pytest.mark.parametrize(
+    ("change", "missing", "told"),
+    [
+        ({("a", 10): [1]}, {}, "a lacks records of 1 seconds, 0 named: 10: 2"),
+        ({("a", 10): [1]}, {"b": 2}, "a lacks records of 1 seconds, 0 named: 10: 2"),
+        ({("a", 10): [1], ("a", 11): []}, {"a": 1}, "a lacks records of 2 seconds, 1 named"),
+        ({("a", 11): [3, 3]}, {"a": 2}, "a at 11 counts 1 records twice: 3"),
+        ({("a", 11): [3, 4]}, {"a": 2}, "a at 11 has 1 records that nobody wrote: 4"),
+        ({("a", 12): [3]}, {"a": 2}, "a at 12 is outside"),
+    ],
+)
+def test_what_is_wrong_is_told(
+    change: dict[tuple[str, int], list[int]], missing: dict[str, int], told: str
+) -> None:
+    assert any(told in each for each in deviations(window(WHOLE | change, missing), TRUTH))
+
+
+def test_what_is_named_may_be_missing() -> None:
+    assert list(deviations(window({("a", 10): [1]}, {"a": 2, "b": 1}), TRUTH)) == []

@@ -1,0 +1,290 @@
+"""A program that follows live logs, while faults strike; and what came of it."""
+
+from __future__ import annotations
+
+import pickle
+import random
+import shutil
+import struct
+import subprocess
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+
+from muntin.errors import MuntinError
+from muntin.store.results import Results
+from muntin.store.status import status
+from tests.faults import jobs
+from tests.faults.processes import ROOT, End, Process, Tending, free_port
+from tests.faults.servers import Server, Servers
+from tests.faults.verdict import Verdict, judge, judge_sums
+
+PATIENCE = 240.0  # seconds, after which something does not heal
+IDLE_SECONDS = 4
+_DISK_MB = 256
+_POLL_SECONDS = 0.25
+_EXCUSED_SECONDS = 60.0  # within which a process may end of a fault
+_NEAR = 20.0  # seconds, from a fault to windows that may have nothing of its server
+_END_SECONDS = 30.0  # within which processes of a process end with it
+
+
+@dataclass
+class Struck:
+    """A fault that has struck, and what ends it."""
+
+    kind: str
+    target: str
+    heal: Callable[[], object] | None = None
+    seconds: float = 0.0  # until it is healed
+    excuses: str = ""  # the process whose end it explains: once, or while it is not healed
+    at: float = 0.0
+    upto: float = 0.0  # when results had gone on
+
+    @property
+    def heal_at(self) -> float:
+        return self.at + self.seconds
+
+    def __str__(self) -> str:
+        seconds = f" for {self.seconds:.1f} s" if self.heal else ""
+        return f"{self.kind} ({self.target}){seconds}"
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a trial came to."""
+
+    seed: str
+    struck: Sequence[Struck]
+    verdict: Verdict
+    ends: Sequence[End]  # of processes, which no fault explains
+    left: Sequence[str]  # processes that were left behind
+    unhealed: str  # what did not go on, if anything
+
+    @property
+    def is_good(self) -> bool:
+        return self.verdict.is_good and not (self.ends or self.left or self.unhealed)
+
+
+class UnhealedError(Exception):
+    """Results do not go on."""
+
+
+@dataclass(frozen=True)
+class Setting:
+    """What is there to be hurt, and where."""
+
+    folder: Path
+    servers: int = 3
+    agents: int = 2
+    master: str = "local[2]"
+
+
+class Trial:
+    """Servers, agents, a relay and a program, from the start to the end of the block."""
+
+    def __init__(self, setting: Setting, seed: str) -> None:
+        self.seed = seed
+        self.random = random.Random(seed)
+        self.struck: list[Struck] = []
+        self.disks: dict[str, Path] = {}  # small ones, by the process whose state is there
+        self.folder = folder = setting.folder
+        self._addresses: dict[str, str] = {}
+        self._stack = ExitStack()
+        folder.mkdir(parents=True)
+        self._clock = folder / "clock"
+        self._clock.write_bytes(bytes(8))
+        self.web = [Server(f"web-{n}", folder / "logs", seed) for n in range(setting.servers)]
+        self.shop = [Server(f"shop-{n}", folder / f"shop-{n}", seed) for n in range(setting.agents)]
+        self.state = self._disk("program") / "state"
+        self.agents = [self._agent(server) for server in self.shop]
+        self.relays = [self._relay()] if self.agents else []
+        sql = folder / "jobs.sql"
+        sql.write_text(jobs.program(folder / "logs", self._listed() if self.agents else None))
+        options = {"--state": self.state, "--master": setting.master, "--idle": f"{IDLE_SECONDS}s"}
+        self.program = self._process("program", ["run", str(sql)], options)
+        self.jobs = [*jobs.FILES, *(jobs.AGENTS if self.agents else ())]
+        self.processes = [*self.agents, *self.relays, self.program]
+        self._tending = Tending(self.processes)
+
+    def __enter__(self) -> Trial:
+        self._stack.enter_context(Servers([*self.web, *self.shop]))
+        self._stack.enter_context(self._tending)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stack.close()
+        for disk in self.disks.values():
+            subprocess.run(["umount", str(disk)], check=True)
+
+    def _disk(self, name: str) -> Path:
+        """A folder on a small disk of its own, where one can be made."""
+        folder = self.folder / f"{name}-disk"
+        folder.mkdir()
+        options = ["-t", "tmpfs", "-o", f"size={_DISK_MB}m", "muntin-faults", str(folder)]
+        if subprocess.run(["mount", *options], capture_output=True).returncode == 0:
+            self.disks[name] = folder
+        return folder
+
+    def _process(self, name: str, words: Sequence[str], options: Mapping[str, object]) -> Process:
+        more = (str(word) for option in options.items() for word in option)
+        paths = f"{ROOT / 'tests' / 'faults' / 'clock'}:{ROOT}"
+        env = {"PYTHONPATH": paths, "FAULTS_CLOCK": str(self._clock)}
+        return Process(name, [*words, *more], self.folder, env)
+
+    def _agent(self, server: Server) -> Process:
+        config = self.folder / f"{server.name}.toml"
+        config.write_text(
+            f"[streams.shop]\npaths = ['{server.path}*']\nformat = 'json'\n"
+            "timestamp = 't'\nslack = '1 SECOND'\n"
+        )
+        options = {
+            "--name": server.name,
+            "--config": config,
+            "--state": self._disk(server.name) / "state",
+            "--nice": 0,
+            "--listen": self._address(server.name),
+        }
+        return self._process(server.name, ["agent"], options)
+
+    def _relay(self) -> Process:
+        """One before all agents but the last, which is read directly."""
+        behind = ",".join(self._addresses[server.name] for server in self.shop[:-1] or self.shop)
+        options = {"--from": behind, "--listen": self._address("relay")}
+        return self._process("relay", ["relay"], options)
+
+    def _listed(self) -> Path:
+        """A file with the addresses that the program asks."""
+        listed = self.folder / "agents.txt"
+        listed.write_text("\n".join(self._addresses.values()) + "\n")
+        return listed
+
+    def _address(self, name: str) -> str:
+        self._addresses[name] = f"127.0.0.1:{free_port()}"
+        return self._addresses[name]
+
+    def set_clock(self, seconds: float) -> None:
+        """Puts the clock of all processes so far ahead."""
+        with self._clock.open("r+b") as clock:  # which is mapped, and may not become shorter
+            clock.write(struct.pack("d", seconds))
+
+    def strike(self, kind: str, fault: Callable[[Trial], Struck | None]) -> Struck | None:
+        """Has a fault happen, if it can."""
+        before = time.time()
+        struck = fault(self)
+        if struck is not None:
+            struck.kind, struck.at = kind, before
+            self.struck.append(struck)
+        return struck
+
+    def rest(self, seconds: float) -> None:
+        """Waits, and heals what is due meanwhile."""
+        until = time.time() + seconds
+        while (now := time.time()) < until:
+            self._heal(now)
+            time.sleep(min(0.05, until - now))
+
+    def _heal(self, now: float) -> None:
+        for struck in self.struck:
+            if struck.heal is not None and now >= struck.heal_at:
+                heal, struck.heal = struck.heal, None
+                heal()
+
+    def go_on(self) -> None:
+        """Waits until all is healed, and windows have left that begin after that."""
+        limit, wanted = time.time() + PATIENCE, 0.0
+        while True:
+            now = time.time()
+            self._heal(now)
+            if any(struck.heal is not None for struck in self.struck):
+                limit = now + PATIENCE
+            elif not wanted:
+                wanted = now
+            behind = [name for name in self._names() if self.reached(name) < wanted + 1]
+            if wanted and not behind:
+                break
+            if now > limit:
+                raise UnhealedError(f"no windows of {', '.join(behind)} for {PATIENCE:.0f} s")
+            time.sleep(_POLL_SECONDS)
+        for struck in self.struck:
+            struck.upto = struck.upto or time.time()
+
+    def _names(self) -> list[str]:
+        return [*(job.name for job in self.jobs), "summed"]
+
+    def reached(self, job: str) -> float:
+        """Where the last stored window of a job ends."""
+        try:
+            return max(Results(self.state).ends(job).values(), default=0) / 1e6
+        except (MuntinError, OSError):
+            return 0.0  # it is not there yet
+
+    @property
+    def known_before(self) -> float:
+        """Files that were begun before this time have been read from."""
+        return min(self.reached(job.name) for job in self.jobs) - 2
+
+    def outcome(self, unhealed: str = "") -> Outcome:
+        """Ends all, and compares what is stored with the truth."""
+        upto = int(min(self.reached(name) for name in self._names()))
+        self._stack.close()
+        left = [f"{pid}: {words}" for pid, words in self._left_behind().items()]
+        files, shop = {"web": self.web}, {"shop": self.shop}
+        verdict = judge(self.state, self.jobs, files | shop, upto)
+        judge_sums(self.state, "summed", self.web, upto, verdict)
+        rows, _ = status(self.state)
+        # Windows that were shed, or of which all panes were, have no rows to be stored.
+        shed = {row["job"]: row["shed"] + row["thinned"] for row in rows}
+        streams = {job.name: {"web": self.web, "shop": self.shop}[job.stream] for job in self.jobs}
+        for name, missing in verdict.missing.items():
+            windows = [window for window in missing if not self._all_hurt(window, streams[name])]
+            if len(windows) > shed.get(name, 0):
+                told = f"{len(windows)} windows, {shed.get(name, 0)} of them shed: {windows}"
+                verdict.absent.append(f"{name}: {told}")
+        outcome = Outcome(self.seed, self.struck, verdict, self._unexplained(), left, unhealed)
+        if not outcome.is_good:
+            self._keep()
+        return outcome
+
+    def _keep(self) -> None:
+        """Keeps what there is to be studied."""
+        for disk in self.disks.values():
+            shutil.copytree(disk, f"{disk}-kept", symlinks=True)
+        truth = {server.name: dict(server.cells) for server in [*self.web, *self.shop]}
+        (self.folder / "truth.pickle").write_bytes(pickle.dumps(truth))
+
+    def _all_hurt(self, window: tuple[int, int], servers: Sequence[Server]) -> bool:
+        """Whether nothing may have been there of a window: then it has no row to say so."""
+        start, end = window
+        return all(
+            any(
+                server.name in struck.target and start - _NEAR < struck.at < end + _NEAR
+                for struck in self.struck
+            )
+            for server in servers
+            if any(server.cells[second].wanted for second in range(start, end))
+        )
+
+    def _left_behind(self) -> dict[int, str]:
+        limit = time.time() + _END_SECONDS
+        while True:
+            left = {pid: words for p in self.processes for pid, words in p.left().items()}
+            if not left or time.time() > limit:
+                return left
+            time.sleep(_POLL_SECONDS)
+
+    def _unexplained(self) -> list[End]:
+        """Ends of processes that no fault explains; one that kills explains one of them."""
+        used: set[int] = set()
+        unexplained = []
+        for end in self._tending.ends:
+            for number, struck in enumerate(self.struck):
+                late = end.at - max(struck.at, struck.heal_at)
+                explains = struck.excuses == end.who and struck.at <= end.at
+                if explains and late < _EXCUSED_SECONDS and number not in used:
+                    used |= set() if struck.seconds else {number}
+                    break
+            else:
+                unexplained.append(end)
+        return unexplained

@@ -1,0 +1,50 @@
+"""What `muntin state` prints, and how it ends."""
+
+from __future__ import annotations
+
+import json
+import sys
+import tarfile
+from pathlib import Path
+
+import pytest
+
+from muntin.cli import main
+from muntin.show.state import size_text
+from tests.store.test_migrations import SAMPLES
+
+
+def printed(capsys: pytest.CaptureFixture[str], *args: object) -> tuple[str, object]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sys, "argv", ["muntin", "state", *map(str, args)])
+        patch.setenv("COLUMNS", "160")
+        with pytest.raises(SystemExit) as ended:
+            main()
+    return capsys.readouterr().out, ended.value.code
+
+
+def test_a_state_is_shown_and_checked(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with tarfile.open(SAMPLES[0]) as archive:
+        archive.extractall(tmp_path, filter="data")
+    out, code = printed(capsys, "show", tmp_path)
+    assert code == 0
+    assert " open panes " in out
+    assert " sums, mine " in out
+    assert (
+        json.loads(printed(capsys, "show", tmp_path, "--json")[0])["streams"][0]["records"] == 143
+    )
+    assert printed(capsys, "check", tmp_path) == (
+        "every file can be read, and all fits together\n", 0
+    )  # fmt: skip
+    next((tmp_path / "streams" / "s").glob("ledger-*")).unlink()
+    out, code = printed(capsys, "check", tmp_path)
+    assert code == 1
+    assert out.startswith("damaged: ")
+    assert out.endswith("1 file or table is damaged\n")
+    found = json.loads(printed(capsys, "check", tmp_path, "--json")[0])["findings"]
+    assert [finding["weight"] for finding in found] == ["damaged"]
+
+
+def test_sizes_are_told_in_units() -> None:
+    sizes = [size_text(size) for size in (0, 999, 1000, 1_234_567, 5e9, 7e12, 1e16)]
+    assert sizes == ["0 B", "999 B", "1.0 kB", "1.2 MB", "5.0 GB", "7.0 TB", "10,000.0 TB"]

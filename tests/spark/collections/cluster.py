@@ -1,0 +1,213 @@
+"""Collections on executors of their own: a program that tells what Spark has measured, as JSON.
+
+python -m tests.spark.collections.cluster FOLDER
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from threading import Thread
+from typing import Any
+
+from pyspark import SparkConf, SparkContext
+from pyspark.sql import SparkSession
+
+import muntin as mt
+from muntin.collections.demand import Demand
+from muntin.collections.groups import Group
+from muntin.collections.keys import Selection
+from muntin.spark.collections import internals
+from muntin.spark.collections.piece import Piece
+from muntin.spark.settings import SETTINGS, prepare_environment
+from tests.waiting import wait_for
+
+EXECUTORS = 3
+PARTITIONS = 12
+RECOVERY = 300  # seconds: for a loaded machine, and far from what it takes on another
+NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
+
+
+def at(step: int) -> datetime:
+    return NOON + step * timedelta(minutes=5)
+
+
+@contextmanager
+def cluster(folder: Path) -> Iterator[SparkSession]:
+    """Executors on this machine, one core each."""
+    os.environ |= {"SPARK_LOCAL_HOSTNAME": "localhost", "SPARK_WORKER_DIR": str(folder / "work")}
+    os.environ |= {"SPARK_LOCAL_DIRS": str(folder / "local")}
+    prepare_environment()
+    settings = SETTINGS | {
+        "spark.master": f"local-cluster[{EXECUTORS},1,512]",
+        "spark.app.name": "collections",
+        "spark.executor.memory": "512m",
+        "spark.locality.wait": "20s",  # this machine may be slow
+        "spark.task.maxFailures": "8",
+        "spark.sql.shuffle.partitions": "4",
+    }
+    context = SparkContext(conf=SparkConf().setAll(list(settings.items())))
+    session = SparkSession(context)
+    try:
+        wait_for(lambda: len(internals.executors(context)) == EXECUTORS)
+        yield session
+    finally:
+        session.stop()
+
+
+def numbers(session: SparkSession, rows: int, hot: int = 0) -> Any:
+    """Keys 0 to 11, as many rows each; and `hot` rows more of key 0."""
+    keys = session.range(rows).selectExpr(f"id % {PARTITIONS} AS key", "repeat('x', 100) AS text")
+    return keys.union(session.range(hot).selectExpr("0L AS key", "repeat('x', 100) AS text"))
+
+
+def held(collection: mt.Collection) -> dict[str, dict[int, list[str]]]:
+    """By dataset and partition, who holds it."""
+    return {name: holders_of(collection, piece) for name, piece in collection._pieces.items()}
+
+
+def holders_of(collection: mt.Collection, piece: Piece) -> dict[int, list[str]]:
+    """Waits until Spark has heard of all."""
+
+    def known() -> dict[int, list[str]] | None:
+        found = internals.holders(collection._context, piece.packs)
+        return found if len(found) == PARTITIONS else None
+
+    return wait_for(known) or {}
+
+
+def facts(session: SparkSession, name: str, asked: Any) -> list[dict[str, Any]]:
+    """Runs a question as a job group, and tells what Spark has measured of its tasks."""
+    context = session.sparkContext
+    context.setJobGroup(name, name)
+    asked()
+    found = wait_for(lambda: internals.facts(context, name))
+    context.setJobGroup("others", "others")
+    return [vars(each) for each in found]
+
+
+def count(tables: dict[datetime, Any]) -> list[int]:
+    return [sum(table.num_rows for table in tables.values())]
+
+
+def slowly(tables: dict[datetime, Any]) -> list[int]:
+    time.sleep(3.0)
+    return count(tables)
+
+
+def tell(session: SparkSession, folder: Path) -> dict[str, Any]:
+    notes: list[str] = []
+    collection = mt.Collection(
+        session,
+        "numbers",
+        key="key",
+        bounds=list(range(1, PARTITIONS)),
+        split_above="400 KB",
+        merge_below="10 KB",
+        newest=1,
+        folder=folder / "kept",
+        recovery=f"{RECOVERY} seconds",
+        note=notes.append,
+    )
+    told: dict[str, Any] = {}
+    for n in range(4):
+        collection.add(at(n), numbers(session, 6000))
+    told["homes"] = _told(collection)
+    told["held"] = held(collection)
+    told["cogroup"] = facts(session, "cogroup", lambda: collection.cogroup().count())
+    told["rows"] = collection.between().per_group(count).sum()
+
+    collection.add(at(4), numbers(session, 6000, hot=6000))  # 12 times as much of one key
+    told["split"] = _told(collection)
+    told["held after"] = held(collection)
+    told["rows after"] = collection.between().per_group(count).sum()
+    collection.add(at(5), numbers(session, 60))  # hardly anything
+    told["merged"] = _told(collection)
+    told["rows merged"] = collection.between().per_group(count).sum()
+    collection.add(at(6), numbers(session, 6000))
+
+    for _ in range(60):
+        collection.tasks([], Selection(keys=(5,)))
+    collection.tend()
+    told["hot"] = _told(collection)
+    hot = [
+        facts(session, f"hot {n}", lambda: collection.keys(5).cogroup().count()) for n in range(8)
+    ]
+    told["hot facts"] = hot
+    collection._places.demand = Demand(60.0)  # as if an hour had passed
+    collection.tend()
+    told["cold"] = _told(collection)
+
+    told["expected"] = collection.between().per_group(count).sum()
+    told.update(lose(session, collection))
+    told["notes"] = notes
+    return told
+
+
+def lose(session: SparkSession, collection: mt.Collection) -> dict[str, Any]:
+    """Kills an executor in the middle of a question; tells its answer, and that of the next."""
+    answers: list[int] = []
+    asking = Thread(target=lambda: answers.append(collection.between().per_group(slowly).sum()))
+    asking.start()
+    time.sleep(1.0)  # into the tasks, which take three seconds
+    lost = collection.homes[collection.groups.leaves[0]][0]
+    os.kill(_process_of(lost.id), signal.SIGKILL)
+    asking.join()
+    began = time.perf_counter()
+    wait_for(lambda: lost not in internals.executors(session.sparkContext))
+    collection._places._looked = -1e9
+    again = collection.between().per_group(count).sum()
+    seconds = time.perf_counter() - began
+    return {
+        "answer": answers,
+        "again": again,
+        "seconds": seconds,
+        "bound": max(collection.lineage.recovery.values()),
+        "lost": lost.id,
+        "after": _told(collection),
+    }
+
+
+def _process_of(executor: str) -> int:
+    """The process of an executor of this program."""
+    listed = subprocess.run(["ps", "-ww", "-eo", "pid,ppid,args"], capture_output=True, text=True)
+    rows = [line.split(None, 2) for line in listed.stdout.splitlines()[1:]]
+    children = {int(pid): int(parent) for pid, parent, _ in rows}
+    for pid, _, command in rows:
+        if f"--executor-id {executor} " in command and _is_below(int(pid), children):
+            return int(pid)
+    raise LookupError(executor)
+
+
+def _is_below(pid: int, parents: dict[int, int]) -> bool:
+    while pid in parents:
+        pid = parents[pid]
+        if pid == os.getpid():
+            return True
+    return False
+
+
+def _told(collection: mt.Collection) -> dict[str, list[str]]:
+    return {
+        f"{group.lower}-{group.upper}": [home.id for home in homes]
+        for group, homes in collection.homes.items()
+    }
+
+
+def group_of(text: str) -> Group:
+    lower, upper = text.split("-")
+    return Group(int(lower), int(upper))
+
+
+if __name__ == "__main__":
+    place = Path(sys.argv[1])
+    with cluster(place) as running:
+        print(json.dumps(tell(running, place)))

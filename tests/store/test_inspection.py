@@ -1,0 +1,173 @@
+"""A state is listed and checked: each kind of damage is told, with the file and what to do."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import tarfile
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from muntin.errors import InputError
+from muntin.store.hold import locked
+from muntin.store.inspection import Finding, Weight, check, show
+from muntin.store.objects import ObjectStorage
+from tests.store.s3 import Proxy
+from tests.store.test_migrations import SAMPLES
+
+
+@pytest.fixture
+def state(tmp_path: Path) -> Path:
+    with tarfile.open(SAMPLES[0]) as archive:
+        archive.extractall(tmp_path / "state", filter="data")
+    return tmp_path / "state"
+
+
+def one(state: Path, pattern: str) -> Path:
+    return sorted(state.glob(pattern))[-1]
+
+
+def cut(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[:-7])
+
+
+def changed(path: Path) -> None:
+    data = bytearray(path.read_bytes())
+    data[len(data) // 2] ^= 0xFF
+    path.write_bytes(data)
+
+
+def emptied(path: Path) -> None:
+    path.write_bytes(b"")
+
+
+def zeroed(path: Path) -> None:
+    path.write_bytes(bytes(path.stat().st_size))
+
+
+def removed(path: Path) -> None:
+    path.unlink()
+
+
+def test_a_state_that_is_whole_is_listed_and_has_nothing_to_tell(state: Path) -> None:
+    assert list(check(state)) == []
+    shown = show(state)
+    (stream,) = shown.streams
+    assert (stream.name, stream.jobs, stream.sources) == ("s", ("sums", "mine"), 2)
+    assert (stream.records, stream.batch) == (143, 0)
+    assert stream.panes > 0
+    assert [(table.job, table.rows) for table in shown.tables] == [("mine", 12), ("sums", 27)]
+    assert shown.bytes >= stream.bytes + sum(table.bytes for table in shown.tables)
+
+
+@pytest.mark.parametrize("damage", [cut, changed, emptied, zeroed, removed])
+@pytest.mark.parametrize(
+    "file",
+    [
+        "streams/s/state-*.tape",
+        "streams/s/blocks-*.tape",
+        "streams/s/ledger-*.tape",
+        "results/sums/part-*.parquet",
+        "results/sums/_delta_log/*0.json",
+        "results/sums/_delta_log/*2.json",
+    ],
+)
+def test_damage_is_found(state: Path, file: str, damage: Callable[[Path], None]) -> None:
+    path = one(state, file)
+    damage(path)
+    findings = list(check(state))
+    damaged = [finding for finding in findings if finding.weight is Weight.DAMAGE]
+    if damaged:
+        assert any(path.name in f"{f.place} {f.text}" for f in damaged) or damage is removed
+        assert all("put back" in finding.text for finding in damaged), damaged
+    elif file.startswith("streams/s/state"):
+        # Without the only commit there is no state, and the results are of another.
+        assert any("has no state" in finding.text for finding in findings), findings
+    else:
+        # Of the newest entry of a log, nobody knows that there was one, but for the checkpoint.
+        assert file.endswith("2.json")
+        assert damage is removed
+        assert any("not in its table yet; a run puts" in finding.text for finding in findings)
+
+
+def test_what_is_left_over_or_strange_is_told(state: Path) -> None:
+    (state / "notes.txt").write_text("")
+    (state / "old").mkdir()
+    shutil.copy(one(state, "streams/s/blocks-*"), state / "streams/s/blocks-abc.tape")
+    shutil.copy(one(state, "results/mine/part-*"), state / "results/mine/part-x.parquet")
+    (state / "results" / "nothing").mkdir()
+    told = {Path(f.place).name: (f.weight, f.text) for f in check(state)}
+    assert told["blocks-abc.tape"][0] is Weight.LEFTOVER
+    assert told["part-x.parquet"][0] is Weight.LEFTOVER
+    assert "none of a state's files" in told["notes.txt"][1]
+    assert "none of a state's folders" in told["old"][1]
+    assert "no table" in told["nothing"][1]
+    assert {weight for weight, _ in told.values()} == {Weight.LEFTOVER, Weight.NOTE}
+
+
+def test_tables_are_compared_with_what_commits_say(state: Path) -> None:
+    def told() -> list[Finding]:
+        return list(check(state))
+
+    shutil.move(state / "results" / "mine", state.parent / "mine")
+    (finding,) = told()
+    assert "the table of job 'mine' was taken away" in finding.text
+    shutil.move(state.parent / "mine", state / "results" / "mine")
+    entry = one(state, "results/sums/_delta_log/*2.json")
+    content = entry.read_text()
+    entry.write_text(content.replace('"version":0', '"version":7'))
+    (finding,) = told()
+    assert (
+        "is of batch 0, and the results of job 'sums' are of batch 7: an old copy" in finding.text
+    )
+    actions = [json.loads(line) for line in content.splitlines()]
+    part = next(action["add"]["path"] for action in actions if "add" in action)
+    entry.unlink()
+    (state / "results" / "sums" / part).unlink()
+    (finding,) = told()
+    assert (finding.weight, finding.place.endswith(part)) == (Weight.DAMAGE, True)
+    assert "the last results of job 'sums' are in no table, and their file is gone" in finding.text
+
+
+def test_a_state_that_is_used_is_looked_at_all_the_same(state: Path) -> None:
+    with locked(state):
+        (finding,) = check(state)
+    assert finding.weight is Weight.NOTE
+    assert "in use by process" in finding.text
+
+
+def test_where_there_is_no_state_it_is_said(tmp_path: Path) -> None:
+    for look in (show, lambda place: list(check(place))):
+        with pytest.raises(InputError, match="there is no state in"):
+            look(tmp_path)
+
+
+def test_newer_states_are_told(state: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("muntin.store.migrations.VERSION", 7)
+    (finding,) = (f for f in check(state) if f.weight is Weight.DAMAGE)
+    assert "written by a newer version of Muntin" in finding.text
+
+
+def test_checkpoints_under_a_url_are_checked(s3: tuple[str, Proxy]) -> None:
+    from muntin.store.checkpoint import Checkpoint
+    from tests.store.test_checkpoint import advanced, first
+
+    checkpoint, saved = Checkpoint(s3[0], "logs"), first()
+    checkpoint.load()
+    for second in (1, 2, 3):
+        saved = advanced(saved, second)
+        checkpoint.save(saved, whole=second == 2)
+    (note,) = check(s3[0])  # there is no table, of which the states tell
+    assert "the table of job 'job' was taken away" in note.text
+    assert show(s3[0]).streams[0].batch == 3
+    storage = ObjectStorage(s3[0]).within("streams/logs")
+    blocks = next(name for name in storage.names("") if name.startswith("blocks"))
+    storage.put(blocks, storage.read(blocks)[:-3])
+    last = [name for name in storage.names("") if name.startswith("state")][-1]
+    damaged = [f for f in check(s3[0]) if f.weight is Weight.DAMAGE]
+    assert [finding.place for finding in damaged] == [storage.where(blocks)]
+    storage.put(last, storage.read(last)[:-3])
+    damaged = [f for f in check(s3[0]) if f.weight is Weight.DAMAGE]
+    assert last in damaged[0].text

@@ -1,0 +1,144 @@
+"""Objects under a URL, on a server that speaks S3: of two writers one wins, and faults are told."""
+
+from __future__ import annotations
+
+import os
+import pickle
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from pyarrow import parquet
+
+from muntin.errors import InputError, StateError
+from muntin.store import objects
+from muntin.store.objects import ObjectStorage
+from tests.store.s3 import Proxy
+
+S3 = tuple[str, Proxy]
+
+
+def test_what_was_put_is_read_and_listed(s3: S3) -> None:
+    storage = pickle.loads(pickle.dumps(ObjectStorage(s3[0])))
+    storage.put("a", b"1")
+    storage.put("b/c", b"22")
+    storage.put("b/d/e", b"")
+    assert (storage.read("a"), storage.within("b").read("c")) == (b"1", b"22")
+    assert list(storage.read_all(["b/c", "a", "b/c"])) == [b"22", b"1", b"22"]
+    assert (storage.names(""), storage.folders("")) == (["a"], ["b"])
+    assert storage.within("b").sizes("") == {"c": 2, "d/e": 0}
+    assert (storage.size("b/c"), storage.size("none")) == (2, None)
+    with storage.output("b/f") as path:
+        path.write_bytes(b"x" * 20_000_000)
+    assert storage.size("b/f") == 20_000_000
+    with pytest.raises(TypeError), storage.output("b/g") as path:
+        path.write_bytes("no bytes")
+    assert storage.names("b") == ["c", "f"]
+    storage.remove(["a", "b/c", "none"])
+    assert storage.names("") == []
+
+
+def test_of_a_large_file_what_is_needed_is_fetched(s3: S3) -> None:
+    url, proxy = s3
+    storage, rows = ObjectStorage(url), pa.table({"n": np.random.default_rng(1).random(500_000)})
+    with storage.output("t.parquet") as path:
+        parquet.write_table(rows, path)
+    size = storage.size("t.parquet")
+    assert size is not None
+    with storage.open("t.parquet") as file:
+        assert parquet.read_metadata(file).num_rows == 500_000
+        assert file.size() == size
+    ranges = [length for method, length in proxy.sent if method == "GET"]
+    assert sum(ranges) < size / 10
+    with storage.open("t.parquet") as file:
+        assert parquet.read_table(file).equals(rows)
+
+
+def test_of_those_who_create_an_object_one_wins(s3: S3) -> None:
+    storage = ObjectStorage(s3[0])
+    for number in range(10):
+        with ThreadPoolExecutor(4) as threads:
+            writers = [str(writer).encode() for writer in range(4)]
+            tags = list(threads.map(lambda data, n=number: storage.create(f"{n}", data), writers))
+        (winner,) = [writer for writer, tag in zip(writers, tags, strict=True) if tag]
+        assert storage.read(f"{number}") == winner
+
+
+def test_of_those_who_replace_an_object_one_wins(s3: S3) -> None:
+    storage = ObjectStorage(s3[0])
+    first = storage.create("a", b"0")
+    assert first is not None
+    second = storage.exchange("a", b"1", first)
+    assert second is not None
+    assert storage.exchange("a", b"2", first) is None
+    assert storage.tagged("a") == (b"1", second)
+    assert storage.exchange("none", b"2", second) is None
+
+
+def test_a_storage_that_fails_for_a_while_is_asked_again(s3: S3) -> None:
+    url, proxy = s3
+    failures = [503, 500, 503, 503]
+    proxy.fault = lambda method, path: failures.pop() if failures else None
+    storage = ObjectStorage(url)
+    storage.put("a", b"1")
+    assert not failures
+    failures += [503, 503]
+    assert storage.read("a") == b"1"
+    failures += [500]
+    assert storage.names("") == ["a"]
+
+
+def test_one_that_goes_on_failing_or_stalls_is_told(s3: S3) -> None:
+    url, proxy = s3
+    storage = ObjectStorage(url, patience=0.5)
+    proxy.fault = lambda method, path: 503
+    with pytest.raises(StateError, match=r"state/a cannot be written: the storage answers 503 "):
+        storage.put("a", b"1")
+    proxy.fault = lambda method, path: 2.0
+    with pytest.raises(StateError, match=r"state/a cannot be read: the storage does not answer"):
+        storage.read("a")
+    proxy.fault = lambda method, path: 403
+    with pytest.raises(StateError, match="the storage refuses these credentials"):
+        storage.read("a")
+    proxy.fault = lambda method, path: None
+    with pytest.raises(StateError, match=r"state/a cannot be read: it is not there"):
+        ObjectStorage(url).read("a")
+    with pytest.raises(StateError, match="there is no such bucket; make one"):
+        ObjectStorage("s3://nobodys/state").put("a", b"")
+
+
+def test_an_answer_that_was_lost_is_no_defeat(s3: S3) -> None:
+    url, proxy = s3
+    storage, lost = ObjectStorage(url), [Proxy.LOST, Proxy.LOST]
+    proxy.fault = lambda method, path: lost.pop() if lost and method == "PUT" else None
+    tag = storage.create("a", b"mine")
+    assert tag is not None
+    assert not lost
+    lost.append(Proxy.LOST)
+    assert storage.exchange("a", b"mine too", tag) is not None
+    assert storage.create("a", b"another's") is None
+
+
+def test_keys_are_found_in_profiles(
+    s3: S3, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "config").write_text(
+        f"[default]\nregion = eu-west-1\n[profile work]\nregion = us-east-1\n"
+        f"endpoint_url = {os.environ['AWS_ENDPOINT_URL']}\n"
+    )
+    keys = "aws_access_key_id = somebody\naws_secret_access_key = secret\n"
+    (tmp_path / "credentials").write_text(f"[work]\n{keys}")
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_REGION", "AWS_ENDPOINT_URL"):
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("AWS_CONFIG_FILE", str(tmp_path / "config"))
+    monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(tmp_path / "credentials"))
+    monkeypatch.setenv("AWS_PROFILE", "work")
+    objects._opened.cache_clear()
+    ObjectStorage(s3[0]).put("a", b"1")
+    assert ObjectStorage(s3[0]).read("a") == b"1"
+    monkeypatch.setenv("AWS_PROFILE", "home")
+    objects._opened.cache_clear()
+    with pytest.raises(InputError, match="AWS_PROFILE is home, but no profile of that name has"):
+        ObjectStorage(s3[0]).read("a")
