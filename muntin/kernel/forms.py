@@ -28,7 +28,7 @@ from muntin.kernel.kinds import kind_of
 from muntin.kernel.kinds.panes import Panes
 from muntin.kernel.merge import gather, key_groups, merge, place, split
 from muntin.kernel.reading import Cost
-from muntin.kernel.statements import merge_sql
+from muntin.kernel.statements import key_names, merge_sql
 from muntin.model.jobs import Job
 from muntin.model.records import SHAPE
 from muntin.model.shapes import Key, Shape
@@ -144,7 +144,9 @@ class _Whole:
         shape = replace(like, keys=(*like.keys, Key(SHAPE, "INTEGER")))
         numbers = np.repeat(np.arange(len(tables), dtype=np.int32), [t.num_rows for t in tables])
         rows = pa.concat_tables(tables).combine_chunks()
-        return cls(shape, rows.append_column(_number(shape), pa.array(numbers)))
+        behind = ("part", *key_names(like))[-1]  # where statements have it, too
+        at = rows.column_names.index(behind) + 1
+        return cls(shape, rows.add_column(at, _number(shape), pa.array(numbers)))
 
     def apart(self, rows: pa.Table, count: int, more: Numbers | int = 0) -> list[pa.Table]:
         """What was made of these rows for each of so many shapes, in order.

@@ -262,6 +262,9 @@ class _Handler:
                             query.stop()
                 self._rest()
         finally:
+            # A query that was told to stop is not active any more, and may still hand over a batch.
+            with suppress(Py4JError, PySparkException, OSError):
+                query.awaitTermination()
             assert isinstance(self._loop.collection, SparkCollection)
             with suppress(Py4JError):  # what it held is not needed any more
                 self._loop.collection.clear()

@@ -5,13 +5,15 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import threading
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from threading import Event, Thread
 from typing import Any
 
 import pytest
 from pyspark.errors import StreamingQueryException
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 import muntin as mt
@@ -176,6 +178,38 @@ def test_a_query_is_over_when_another_takes_its_state(spark: SparkSession, tmp_p
     second.processAllAvailable()
     second.stop()
     assert mt.results("clicks", tmp_path / "state")["clicks"].to_pylist() == [2]
+
+
+def test_a_state_is_held_until_the_last_batch_of_a_query_that_is_stopped(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from muntin.spark.attach import _Handler
+
+    begun, proceed = Event(), Event()
+    take = _Handler.take
+
+    def take_slowly(handler: _Handler, frame: DataFrame, number: int) -> None:
+        begun.set()
+        assert proceed.wait(60)
+        take(handler, frame, number)
+
+    monkeypatch.setattr(_Handler, "take", take_slowly)
+    write(tmp_path / "in", "1.json", [("2026-05-01 12:00:10", "a", 1, "1.00")])
+    frame = spark.readStream.schema(SCHEMA).json(str(tmp_path / "in"))
+    jobs = JOBS.replace("shop", "stopped")
+    query = mt.attach(frame, jobs, stream="stopped", timestamp="at", state=tmp_path / "state")
+    (watcher,) = (each for each in threading.enumerate() if each.name == "muntin stopped")
+    assert begun.wait(60)
+    stopping = Thread(target=query.stop)
+    stopping.start()
+    wait_for(lambda: not query.isActive)
+    watcher.join(1)
+    assert watcher.is_alive()
+    proceed.set()
+    stopping.join(60)
+    watcher.join(60)
+    assert not watcher.is_alive()
+    assert query.exception() is None
 
 
 def test_a_query_whose_windows_cannot_leave_stops(
