@@ -6,6 +6,8 @@ import os
 import re
 import sys
 
+from muntin.spark.master import is_alone
+
 SETTINGS = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
@@ -47,6 +49,9 @@ _LOOPBACK = {
 }
 
 
+# An executor that has gone does not come back where it was: what it held is made again, and trying
+# to fetch it for Spark's fifteen seconds would have windows miss their bounds.
+_REMOTE = {"spark.shuffle.io.maxRetries": "1", "spark.shuffle.io.retryWait": "200ms"}
 _ATTEMPTS = 4  # at a task, as many as a cluster makes: a worker may be killed
 
 
@@ -56,6 +61,8 @@ def settings_on(master: str | None) -> dict[str, str]:
     settings = {"spark.app.name": "muntin", "spark.master": on} | SETTINGS
     for variable, value in WORKER_MEMORY.items():
         settings[f"spark.executorEnv.{variable}"] = value
+    if not is_alone(settings["spark.master"]):
+        settings |= _REMOTE
     if settings["spark.master"].startswith(_HERE):
         settings |= _LOOPBACK
     return settings

@@ -9,11 +9,12 @@ import argparse
 import random
 import sys
 import tempfile
+from dataclasses import replace
 from pathlib import Path
 
 from tests.faults.harness import table, trials
 from tests.faults.kinds import FAULTS
-from tests.faults.trial import Setting
+from tests.faults.trial import PLACES, Setting
 
 
 def main() -> int:
@@ -23,14 +24,16 @@ def main() -> int:
     parser.add_argument("--each", type=int, default=20, help="faults of a trial")
     parser.add_argument("--only", action="append", choices=FAULTS, help="a kind of fault")
     parser.add_argument("--agents", type=int, default=2)
-    parser.add_argument("--master", default="local[2]")
+    parser.add_argument("--on", action="append", choices=PLACES, help="where to run")
     parser.add_argument("--folder", type=Path, default=None)
     given = parser.parse_args()
     folder = given.folder or Path(tempfile.mkdtemp(prefix="muntin-faults-"))
     print(f"seed {given.seed}, in {folder}", flush=True)
-    setting = Setting(folder, agents=given.agents, master=given.master)
+    on = given.on or PLACES
+    settings = [Setting(folder, agents=given.agents, on=place) for place in on]
+    settings += [replace(setting, supervised=True) for setting in settings]
     kinds = given.only or list(FAULTS)
-    outcomes = list(trials(folder, given.seed, given.faults, given.each, setting, kinds))
+    outcomes = list(trials(folder, given.seed, given.faults, given.each, settings, kinds))
     print(table(outcomes))
     bad = [outcome.seed for outcome in outcomes if not outcome.is_good]
     print(f"trials that failed: {', '.join(bad) or 'none'}; seed {given.seed}")

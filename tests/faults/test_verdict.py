@@ -11,7 +11,7 @@ from tests.faults.servers import Cell
 from tests.faults.verdict import Window, deviations
 
 TRUTH = {
-    "a": defaultdict(Cell, {10: Cell({1, 2}), 11: Cell({3, 9}, late={9})}),
+    "a": defaultdict(Cell, {10: Cell({1, 2}), 11: Cell({3, 9}, late={9: 12_000})}),
     "b": defaultdict(Cell, {10: Cell({1, 2, 3}, destroyed={3})}),
 }
 WHOLE = {("a", 10): [1, 2], ("a", 11): [3], ("b", 10): [1, 2]}
