@@ -220,7 +220,7 @@ class Trial:
             return not behind
 
         try:
-            wait_for(has_gone_on, PATIENCE, _POLL_SECONDS)
+            wait_for(has_gone_on, PATIENCE, 4 * _POLL_SECONDS if self.bucket else _POLL_SECONDS)
         except TimeoutError:
             told = f"no windows of {', '.join(behind)} for {PATIENCE:.0f} s"
             raise UnhealedError(told) from None
