@@ -22,7 +22,8 @@ KINDS = (
 
 @pytest.mark.jvm
 def test_results_are_the_truth_after_faults(tmp_path: Path) -> None:
-    outcome = run(Setting(tmp_path / "trial", agents=1), SEED, [[kind] for kind in KINDS])
+    setting = Setting(tmp_path / "trial", agents=1, supervised=True)
+    outcome = run(setting, SEED, [[kind] for kind in KINDS])
     told = [*map(str, outcome.struck), *problems(outcome)]
     assert outcome.is_good, "\n".join([*told, table([outcome])])
     assert len(outcome.verdict.windows) > 50

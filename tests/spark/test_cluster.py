@@ -120,9 +120,13 @@ class Said:
         pytest.fail(f"'{words}' was not said:\n{self.text}")
 
 
-def workers(cluster: Cluster) -> dict[str, int]:
+def daemons(cluster: Cluster) -> dict[str, int]:
     up = json.loads((cluster.folder / "cluster.json").read_text())
-    return {name: each["pid"] for name, each in up["processes"].items() if name != "master"}
+    return {name: each["pid"] for name, each in up["processes"].items()}
+
+
+def workers(cluster: Cluster) -> dict[str, int]:
+    return {name: pid for name, pid in daemons(cluster).items() if name != "master"}
 
 
 def executors(cluster: Cluster) -> dict[str, int]:
@@ -135,7 +139,7 @@ def executors(cluster: Cluster) -> dict[str, int]:
 def test_whoever_is_killed_rows_are_the_same_and_the_run_goes_on(
     cluster: tuple[Cluster, Plan], folder: Path
 ) -> None:
-    """A Python worker, an executor, and all workers at once, of one run that follows logs."""
+    """A Python worker, an executor, the master, and all workers, of one run that follows logs."""
     there, plan = cluster
     write(folder, 0, 25)
     with run(folder, "--master", plan.master, "--idle", "10m") as process:
@@ -157,13 +161,19 @@ def test_whoever_is_killed_rows_are_the_same_and_the_run_goes_on(
         wait_for(lambda: has(process, folder, "sums", 70))
         said.read_to("note: stream 'logs' goes on from its last commit: executors have come")
 
+        os.kill(daemons(there)["master"], signal.SIGKILL)
+        write(folder, 75, 95)
+        wait_for(lambda: has(process, folder, "sums", 90))
+        assert there.up(plan)[0].startswith("master had ended before; see the logs")
+
         for worker in workers(there).values():
             os.kill(worker, signal.SIGKILL)
-        write(folder, 75, 95)
+        write(folder, 95, 115)
         said.read_to(f"waiting for executors: {plan.master} has given none")
         assert there.up(plan)[0].startswith("worker-1, worker-2 had ended before; see the logs")
-        wait_for(lambda: has(process, folder, "sums", 90))
-        wait_for(lambda: has(process, folder, "top", 90))
+        # From a master that was started since, which knows the run from the one before.
+        wait_for(lambda: has(process, folder, "sums", 110))
+        wait_for(lambda: has(process, folder, "top", 110))
 
         process.send_signal(signal.SIGINT)
         said.read_to("results are in")
