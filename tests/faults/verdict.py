@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 from muntin.store.results import Results
+from muntin.store.storage import Place
 from tests.faults.jobs import Asked
 from tests.faults.servers import Cell, Server
 
@@ -87,7 +87,7 @@ class Verdict:
         return not (self.wrong or self.twice or self.absent)
 
 
-def windows_of(state: Path, job: str) -> list[Window]:
+def windows_of(state: Place, job: str) -> list[Window]:
     """All that is stored of a job, each revision by itself."""
     found: dict[tuple[int, int, int], Window] = {}
     for row in Results(state).read(job, revisions=True).to_pylist():
@@ -98,7 +98,7 @@ def windows_of(state: Path, job: str) -> list[Window]:
 
 
 def judge(
-    state: Path, jobs: Sequence[Asked], servers: Mapping[str, Sequence[Server]], upto: int
+    state: Place, jobs: Sequence[Asked], servers: Mapping[str, Sequence[Server]], upto: int
 ) -> Verdict:
     """Looks at all windows that end at `upto` or before; `servers` are those of each stream."""
     verdict = Verdict()
@@ -189,7 +189,7 @@ def in_vain(window: Window, truth: Truth) -> int:
 
 
 def judge_sums(
-    state: Path, job: str, servers: Iterable[Server], upto: int, verdict: Verdict
+    state: Place, job: str, servers: Iterable[Server], upto: int, verdict: Verdict
 ) -> None:
     """Looks at a job that adds up results of another one; adds to the verdict."""
     truth = {server.name: server.cells for server in servers}

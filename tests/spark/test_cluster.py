@@ -252,8 +252,8 @@ def test_windows_leave_by_their_bound_while_an_executor_is_lost(
             os.kill(killed, signal.SIGKILL)
             said.read_to("goes on from its last commit: Spark has lost an executor")
             said.read_to("goes on from its last commit: executors have come")  # spread again
-            again = wait_for(lambda: len(executors(there)) == WORKERS and executors(there))
-            assert set(again.values()) != before
+            wait_for(lambda: len(executors(there)) == WORKERS)
+            assert set(executors(there).values()) != before
             upto = time.time() + 2
             wait_for(lambda: max(left_in(folder)) > upto)  # noqa: B023
         process.send_signal(signal.SIGINT)
