@@ -22,6 +22,8 @@ from muntin.spark.runner import Settings, SparkRun
 from muntin.store.results import Results
 from tests.spark.test_runner import BASE, STREAM, stored, write
 
+pytestmark = pytest.mark.usefixtures("looking_at_all")
+
 MORE = """
 CREATE JOB sliding AS SELECT k, sum(n) AS n, count(*) AS c FROM logs GROUP BY k
 WINDOW 30 SECONDS EVERY 10 SECONDS;

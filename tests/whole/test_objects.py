@@ -30,6 +30,8 @@ from tests.waiting import wait_for
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+pytestmark = pytest.mark.usefixtures("looking_at_all")
+
 PROGRAM = """
 CREATE STREAM s (t BIGINT, k VARCHAR) FROM '{folder}/{{source}}.log' FORMAT json TIMESTAMP t;
 CREATE JOB j AS SELECT k, count(*) AS c FROM s GROUP BY k WINDOW 20 SECONDS EVERY 10 SECONDS;
