@@ -49,9 +49,20 @@ _LOOPBACK = {
 }
 
 
-# An executor that has gone does not come back where it was: what it held is made again, and trying
-# to fetch it for Spark's fifteen seconds would have windows miss their bounds.
-_REMOTE = {"spark.shuffle.io.maxRetries": "1", "spark.shuffle.io.retryWait": "200ms"}
+_REMOTE = {
+    # An executor that has gone does not come back where it was: what it held is made again, and
+    # trying to fetch it for Spark's fifteen seconds would have windows miss their bounds.
+    "spark.shuffle.io.maxRetries": "1",
+    "spark.shuffle.io.retryWait": "200ms",
+    # One that has just come takes seconds to start its Python. A task that waits for that, or for
+    # an executor that hangs, is done by another one as well, and whoever is first counts.
+    "spark.speculation": "true",
+    "spark.speculation.interval": "200ms",
+    "spark.speculation.quantile": "0.5",
+    "spark.speculation.multiplier": "3",
+    "spark.speculation.minTaskRuntime": "1s",
+    "spark.speculation.task.duration.threshold": "2s",
+}
 _ATTEMPTS = 4  # at a task, as many as a cluster makes: a worker may be killed
 
 

@@ -8,7 +8,7 @@ import shutil
 import struct
 import subprocess
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,7 +21,7 @@ from tests.faults import jobs
 from tests.faults.places import Bucket, Grid, bucket
 from tests.faults.processes import ROOT, End, Process, Tending, free_port
 from tests.faults.servers import Server, Servers
-from tests.faults.verdict import Verdict, judge, judge_sums
+from tests.faults.verdict import Verdict, Window, Wrong, judge, judge_sums
 from tests.waiting import wait_for
 
 PATIENCE = 240.0  # seconds, after which something does not heal
@@ -260,6 +260,7 @@ class Trial:
             if len(windows) > shed.get(name, 0):
                 told = f"{len(windows)} windows, {shed.get(name, 0)} of them shed: {windows}"
                 verdict.absent.append(f"{name}: {told}")
+        verdict.wrong += self._unfounded(verdict.windows)
         outcome = Outcome(self.seed, self.struck, verdict, self._unexplained(), left, unhealed)
         if not outcome.is_good:
             self._keep()
@@ -273,6 +274,16 @@ class Trial:
             self.bucket.keep(self.folder / "bucket-kept")
         truth = {server.name: dict(server.cells) for server in [*self.web, *self.shop]}
         (self.folder / "truth.pickle").write_bytes(pickle.dumps(truth))
+
+    def _unfounded(self, windows: Sequence[Window]) -> Iterator[Wrong]:
+        """Windows that lack what is lost of a server to which nothing had happened."""
+        for window in windows:
+            for missing in window.c2["missing"] or ():
+                hit = (s for s in self.struck if missing["source"] in s.target)
+                if missing["why"].startswith("lost") and not any(
+                    s.at < window.left_at for s in hit
+                ):
+                    yield Wrong(window, f"nothing had happened to {missing['source']}")
 
     def _all_hurt(self, window: tuple[int, int], servers: Sequence[Server], hurries: bool) -> bool:
         """Whether nothing may have been there of a window: then it has no row to say so.
