@@ -118,13 +118,11 @@ class Asking:
 
     def _explained(self, wanted: Wanted, part: Part) -> list[str]:
         of = part.of
-        _, read = self._keeping.rows(of, part.start, part.end, part.keys)
+        read = self._keeping.look(of, part.start, part.end, part.keys)
         panes = (part.end - part.start) // of.past.pane
         inside = min(part.end, of.moved) - part.start
         kept = max(0, inside // of.past.pane)
-        groups = "rows of the job" if wanted.groups is None else (
-            ", ".join(wanted.groups).replace("p0.", "") or "one group"
-        )  # fmt: skip
+        groups = "one group" if wanted.groups == () else ", ".join(wanted.groups or ())
         from_ = f"{read.remembered:,} from memory, {read.pieces - read.remembered:,} from disk"
         return [
             f"{wanted.called}: job '{of.title}', version {of.job.edition.number}",
@@ -132,9 +130,9 @@ class Asking:
             f"  panes    {panes:,} of {describe(of.past.pane)}: {kept:,} in files, "
             f"{panes - kept:,} still open",
             f"  read     {read.pieces:,} of {read.of_pieces:,} pieces of {read.files:,} files "
-            f"({from_}), {read.open_rows:,} open rows; {read.rows:,} rows, {read.bytes:,} bytes",
-            f"  filter   {' AND '.join(part.where).replace('p0.', '') or 'none'}",
-            f"  groups   {groups}",
+            f"({from_}): {read.rows:,} rows; {read.open_rows:,} open rows; {read.bytes:,} bytes",
+            f"  filter   {_named(' AND '.join(part.where), of.job) or 'none'}",
+            f"  groups   {_named(groups, of.job) or 'those of the job, as rows'}",
         ]
 
     def _jobs(self) -> dict[str, Retained]:
@@ -164,6 +162,14 @@ class Asking:
         """The panes of a part, merged in this process."""
         rows, read = self._keeping.rows(part.of, part.start, part.end, part.keys)
         return merged_rows(part.of.shape.answered, part, rows), read
+
+
+def _named(sql: str, job: Job) -> str:
+    """SQL over keys with the names that users know."""
+    for column in Columns(job).every:
+        if column.is_key:
+            sql = sql.replace(f"({column.output.sql})", column.name)
+    return sql
 
 
 def _question(text: str, jobs: Mapping[str, Retained]) -> Question:

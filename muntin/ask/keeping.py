@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from threading import Lock
 from typing import TypeVar
@@ -96,6 +97,11 @@ class Memory:
                     self._size -= self._known.popitem(last=False)[1].nbytes
         return rows, False
 
+    def has(self, key: object) -> bool:
+        """Whether rows are there."""
+        with self._lock:
+            return key in self._known
+
 
 class Keeping:
     """The past of a state, as its newest commits have it."""
@@ -151,6 +157,31 @@ class Keeping:
         read.rows = rows.num_rows
         return rows, read
 
+    def look(
+        self, of: Retained, lower: int, upper: int, keys: Collection[str | int] | None
+    ) -> Read:
+        """What would be read, by what files say of themselves."""
+        read = Read()
+        for name, file in of.panes.of(of.shape.id, lower, min(upper, of.moved)).items():
+            read.files += 1
+            first, last = -(-lower // file.pane), -(-min(upper, of.moved) // file.pane)
+            place = of.panes.folder.where(f"{FOLDER}/{name}")
+            with _opened(of.panes, name) as (_, index):
+                read.of_pieces += len(index)
+                for number, piece in enumerate(index):
+                    if piece.has(first, last, keys):
+                        known = self._memory.has((place, number))
+                        read.pieces += 1
+                        read.remembered += known
+                        read.rows += piece.rows
+                        read.bytes += 0 if known else file.share(piece.rows)
+        first, last = (at // of.shape.pane for at in (max(lower, of.moved), upper))
+        for block in distinct(list(of.blocks.every([of.shape.id]))) if upper > of.moved else ():
+            if block.lower < last and block.upper > first:
+                read.open_rows += block.rows
+                read.bytes += len(block.data)
+        return read
+
     def _kept(
         self,
         of: Retained,
@@ -178,12 +209,7 @@ class Keeping:
     ) -> Iterator[tuple[pa.Table, Piece]]:
         """The pieces of a file that may have what is asked for."""
         place = panes.folder.where(f"{FOLDER}/{name}")
-        with panes.folder.open(f"{FOLDER}/{name}") as opened:
-            try:
-                reader = pa.ipc.open_file(opened)
-                index = pieces_of(reader)
-            except (pa.ArrowException, OSError, ValueError) as error:
-                raise StateError(f"{place} is damaged: {error}") from error
+        with _opened(panes, name) as (reader, index):
             read.of_pieces += len(index)
             for number, piece in enumerate(index):
                 if not piece.has(first, last, keys):
@@ -197,7 +223,7 @@ class Keeping:
                 table, known = self._memory.get((place, number), batch)
                 read.pieces += 1
                 read.remembered += known
-                read.bytes += 0 if known else file.bytes * piece.rows // max(1, file.rows)
+                read.bytes += 0 if known else file.share(piece.rows)
                 yield table.replace_schema_metadata(None), piece
 
     def _open(self, of: Retained, lower: int, upper: int, read: Read) -> Iterator[pa.Table]:
@@ -213,6 +239,21 @@ class Keeping:
             read.open_rows += rows.num_rows
             read.bytes += len(block.data)
             yield rows.replace_schema_metadata(None)
+
+
+@contextmanager
+def _opened(
+    panes: PaneFiles, name: str
+) -> Iterator[tuple[pa.ipc.RecordBatchFileReader, list[Piece]]]:
+    """A file, and what it says of its pieces."""
+    place = panes.folder.where(f"{FOLDER}/{name}")
+    with panes.folder.open(f"{FOLDER}/{name}") as opened:
+        try:
+            reader = pa.ipc.open_file(opened)
+            index = pieces_of(reader)
+        except (pa.ArrowException, OSError, ValueError) as error:
+            raise StateError(f"{place} is damaged: {error}") from error
+        yield reader, index
 
 
 def _between(rows: pa.Table, first: int, last: int) -> pa.Table:

@@ -410,7 +410,9 @@ class MuntinParser(SourceParser):
     def _take_retain(self) -> exp.Expr:
         length = self._take_duration("RETAIN")
         if self._match_text_seq("OF"):
-            message = "RETAIN keeps the panes of this job; records of streams cannot be retained yet"
+            message = (
+                "RETAIN keeps the panes of this job; records of streams cannot be retained yet"
+            )
             self._refuse(message, self._prev)
         return length
 

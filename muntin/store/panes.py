@@ -49,6 +49,10 @@ class PaneFile:
     rows: int
     bytes: int
 
+    def share(self, rows: int) -> int:
+        """About how many of its bytes so many rows are."""
+        return self.bytes * rows // max(1, self.rows)
+
 
 @dataclass(frozen=True)
 class Piece:

@@ -299,5 +299,5 @@ def test_explaining_says_what_would_be_read(tmp_path: Path) -> None:
     asking, _ = kept(tmp_path)
     told = asking.explain("SELECT clicks FROM hot WHERE product = 'a' BETWEEN '10:00' AND '10:20'")
     assert "panes    10 of 2 minutes" in told
-    assert "filter   (k0) = 'a'" in told
+    assert "filter   product = 'a'" in told
     assert "from disk" in told
