@@ -82,6 +82,7 @@ FLOORS = [
     {"schedule"},
     {"run"},
     {"store"},
+    {"ask"},
     {"agent", "relay"},
     {"spark"},
     {"control"},

@@ -147,6 +147,7 @@ class Loop:
         )
         self._recipes = Recipes(self.progress, self.departures, self._chooser, self._succession)
         self._notes += self._succession.adopt(self.catalog, journal.before)
+        self._retention.watch(self.catalog)
         self._notes += self._notices.advice(self.catalog.jobs.values())
 
     @property
@@ -263,6 +264,7 @@ class Loop:
         """Goes on with other jobs. Those that stay keep all they have, on whatever panes."""
         before, known, self.catalog = self.catalog.in_force, self.catalog.jobs, catalog
         self._succession.adopt(catalog, before)
+        self._retention.watch(catalog)
         self._fairness.keep(catalog.jobs)
         self._omissions.keep(catalog)
         changed = [job for job in catalog.jobs.values() if known.get(job.name) != job]
@@ -274,6 +276,7 @@ class Loop:
         for order in orders:
             self.catalog, effect = self._succession.obey(self.catalog, order)
             effects.append(effect)
+        self._retention.watch(self.catalog)
         self._open_sessions.clear()
         self._omissions.keep(self.catalog)
         self._journal.commit(self.catalog, Emission(), whole=any(e.moves for e in effects))
@@ -468,7 +471,8 @@ class Loop:
             emitted = self._retention.emitted(self.catalog)
             leaving = still_leaving(self.catalog.jobs, self.progress.failures, parted.due)
             leaving = replace(leaving, previous=previous_of(self.catalog, self.progress.previous))
-            answer = self.collection.answer(self.catalog, leaving, emitted if save else None)
+            to_save = self._retention.to_save(self.catalog, emitted) if save else None
+            answer = self.collection.answer(self.catalog, leaving, to_save)
             for name in decision.due.sessions:
                 self._open_sessions[name] = answer.ends.get(name, EVER)
             for name, late in answer.missed.items():
@@ -482,6 +486,7 @@ class Loop:
             self.progress.previous |= kept_of(emission)
             self.progress.windows += sum(len(left.final.counts) for left in emission.windows)
             self._chooser.merged(answer.costs)
+            self._retention.note(self.catalog, emitted, agenda)
             self._retention.forget(self.catalog, emitted, self.collection, agenda.at.now)
         now = agenda.at.now
         self._retention.forget_bounded(self.catalog, agenda.horizons, self.collection, now)

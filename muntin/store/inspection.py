@@ -22,6 +22,8 @@ from muntin.store import delta, log, notes, tape
 from muntin.store.checkpoint import JOINED, STREAMS, Checkpoint, Saved, saved_of
 from muntin.store.document import Document
 from muntin.store.hold import require_free
+from muntin.store.panes import FOLDER as PANES
+from muntin.store.panes import PaneFiles
 from muntin.store.results import FOLDER
 from muntin.store.storage import Place, Storage, storage_of
 from muntin.store.tallies import Stored, TallyFiles
@@ -190,7 +192,10 @@ class _Stream:
         joined = {(v.path or "").rpartition("/")[2] for versions in tables for v in versions}
         for name in sorted(joined):
             yield from self._check_file(f"{JOINED}/{name}", partial(self._rows, name))
-        yield from self._strays({*blocks, *ledger}, joined)
+        panes = PaneFiles(folder, dict(self.saved.panes))
+        for name in panes.files:
+            yield from self._check_file(f"{PANES}/{name}", partial(panes.read, name))
+        yield from self._strays({*blocks, *ledger}, joined, panes)
 
     def _check_file(self, name: str, read: Callable[[], object]) -> Iterator[Finding]:
         """Reads all of a file; a finding if that cannot be done."""
@@ -215,11 +220,12 @@ class _Stream:
         with self._folder.open(f"{JOINED}/{name}") as file:
             pa.ipc.open_file(file).read_all()
 
-    def _strays(self, needed: set[str], joined: set[str]) -> Iterator[Finding]:
+    def _strays(self, needed: set[str], joined: set[str], panes: PaneFiles) -> Iterator[Finding]:
         unneeded = self._checkpoint.unneeded(needed)
         names = [
             *unneeded,
             *(f"{JOINED}/{n}" for n in self._folder.names(JOINED) if n not in joined),
+            *panes.strays(),
         ]
         for name in names:
             text = "belongs to no state that counts, and is removed by the next run"
