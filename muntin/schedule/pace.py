@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 _OLD = 0.8  # the weight of what is known, against one new measurement
 _SMALL = 1 << 20  # bytes; below this a batch tells what a batch costs, however little it reads
 _LEAST = 1 << 20  # takes hardly longer than one byte
+_FASTEST = 1e-9  # seconds a byte
 _ALONG = 0.5  # of what a batch takes, for which one may always read
 _SHORT = 0.1  # seconds that may always be read for
 _SAFE = 0.5  # how much of the time that is left may be planned with
@@ -47,9 +48,9 @@ class Pace:
         # One with records that took less than one without is said to, tells that, too.
         if size < _SMALL or seconds < self.batch.mean:
             self.batch.take(seconds)
-        else:
+        if size >= _SMALL:
             rest = max(0.0, seconds - self.batch.mean)
-            self.byte_seconds = _mixed(self.byte_seconds, rest / size)
+            self.byte_seconds = max(_FASTEST, _mixed(self.byte_seconds, rest / size))
 
     def found(self, size: int, seconds: float) -> None:
         """Takes that so much was written within some time."""
