@@ -52,7 +52,7 @@ from muntin.run.skipping import Skipping, note_skipped
 from muntin.run.succession import Effect, Succession
 from muntin.run.tables import Tables
 from muntin.run.unread import Unread
-from muntin.schedule.pace import Pace, rest_towards
+from muntin.schedule.pace import TOO_SOON, Pace, rest_towards
 from muntin.windows.choice import Sharing
 
 POLL_SECONDS = 0.1
@@ -232,8 +232,9 @@ class Loop:
         """
         now = self._clock()
         asked = now if self._asked is None else self._asked
-        # One that was over while the last batch was read already is to be looked for at once.
-        end = self._agenda(self._moment(now)).next_end(asked) if self._follow else None
+        # One that was over when the last batch had begun, or just before, is to be looked for again.
+        after = asked - TOO_SOON
+        end = self._agenda(self._moment(now)).next_end(after) if self._follow else None
         if end is None:
             return seconds
         reading = self.pace.written * (end - asked) * self.pace.byte_seconds

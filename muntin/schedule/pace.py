@@ -14,6 +14,7 @@ _SAFE = 0.5  # how much of the time that is left may be planned with
 _REST = 3  # times as long as the last batch took
 _MOST_REST = 2.0  # seconds
 _WRITTEN = 0.05  # seconds after which servers are likely to have written behind a window's end
+TOO_SOON = 0.04  # seconds behind an end in which they may not have
 _WORTH = 0.25  # of what a batch takes, which another one has to save
 
 
