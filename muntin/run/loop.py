@@ -232,7 +232,7 @@ class Loop:
         """
         now = self._clock()
         asked = now if self._asked is None else self._asked
-        # One that was over when the last batch had begun, or just before, is to be looked for again.
+        # One that was over just before the last batch began, or since, is to be looked for again.
         after = asked - TOO_SOON
         end = self._agenda(self._moment(now)).next_end(after) if self._follow else None
         if end is None:
