@@ -52,7 +52,7 @@ from muntin.run.skipping import Skipping, note_skipped
 from muntin.run.succession import Effect, Succession
 from muntin.run.tables import Tables
 from muntin.run.unread import Unread
-from muntin.schedule.pace import Pace
+from muntin.schedule.pace import TOO_SOON, Pace, rest_towards
 from muntin.windows.choice import Sharing
 
 POLL_SECONDS = 0.1
@@ -128,6 +128,7 @@ class Loop:
         self.started = started  # by the clock, with the first turn: earlier deadlines do not count
         self._now = 0.0
         self._looked: float | None = None  # when somebody last looked for what was written
+        self._asked: float | None = None  # when the intake was last asked, before it was read
         self._remaining = 0
         self._decided: Agenda | None = None  # when it was last asked what is due
         self._fairness = Fairness()
@@ -180,7 +181,7 @@ class Loop:
             self._notes += self._notices.unfetched(str(error))
             batch, delivered = replace(batch, work=None, bytes=0, touched=None), []
         self._notes += self._read(batch, delivered, started)
-        self._remaining = batch.remaining
+        self._find(batch, started)
         self._skipping.read(batch.bytes, batch.remaining, self._clock())
         if batch.work is not None:
             self._unsaved = True
@@ -198,6 +199,14 @@ class Loop:
         if final:
             self.tidy()
         return self._told(emission, batch.bytes)
+
+    def _find(self, batch: Batch, started: float) -> None:
+        """Notes how much was written since it was asked before, and what of that is left."""
+        if self._asked is not None:
+            self.pace.found(
+                max(0, batch.bytes + batch.remaining - self._remaining), started - self._asked
+            )
+        self._asked, self._remaining = started, batch.remaining
 
     def leave(self, started: float, ahead: float = 0.0, looked: bool = False) -> Emission:
         """Lets windows leave that are due, without reading; what is due so far ahead leaves too.
@@ -217,13 +226,24 @@ class Loop:
         times = [*waiting.values(), *([] if deadline is None else [deadline])]
         return min(times) - self.pace.leaving.high if times else None
 
-    def ends_at(self) -> float | None:
-        """When the next window with a deadline is over, and can be complete."""
-        return self._agenda(self._moment(self._clock())).next_end() if self._follow else None
+    def rest(self, seconds: float, takes: float) -> float:
+        """How long to rest rather than so long, if a batch of any stream takes so much time.
 
-    def tidy(self) -> None:
-        """Does what can wait until there is nothing to read."""
-        self._notes += self._journal.tidy()
+        The next batch is to begin where it can complete windows that have a deadline.
+        """
+        now = self._clock()
+        asked = now if self._asked is None else self._asked
+        # One that was over just before the last batch began, or since, is to be looked for again.
+        after = asked - TOO_SOON
+        end = self._agenda(self._moment(now)).next_end(after) if self._follow else None
+        if end is None:
+            return seconds
+        reading = self.pace.written * (end - asked) * self.pace.byte_seconds
+        return rest_towards(seconds, end - now, takes, reading)
+
+    def tidy(self, room: float | None = None) -> None:
+        """Does what can wait until there is nothing to read, in so many seconds if they are few."""
+        self._notes += self._journal.tidy(room)
 
     def notes(self) -> list[str]:
         """What there is to say already: before the next turn, or in place of one that failed."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tempfile
+import time
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -26,6 +27,7 @@ from muntin.run.many import Part, WaitingWindows
 from muntin.run.past import shape_of
 from muntin.run.progress import Progress
 from muntin.run.results import Departing, Emission, JobWindows, ToSave, stored_schema
+from muntin.schedule.pace import Measure
 from muntin.store.blocks import BlockFiles
 from muntin.store.checkpoint import STREAMS, Checkpoint, Saved, differences
 from muntin.store.panes import FOLDER as PANES
@@ -35,6 +37,7 @@ from muntin.store.results import Results
 from muntin.store.storage import Place, storage_of
 
 SAVES_PER_REWRITE = 64
+_PATIENCE = 50  # times that a table finds no room to be tidied
 
 
 class Resident(Collection, Protocol):
@@ -64,7 +67,9 @@ class Journal:
         self._results = Results(state)
         self._collection = collection
         self._saves = 0  # since files were begun anew
-        self._untidy = False
+        self._untidy: dict[str, None] = {}  # jobs whose tables may have many small files
+        self._tidying = Measure(0.1)  # seconds that a table takes
+        self._put_off = 0  # times that there was no room for it
         self._panes = PaneFiles(self._checkpoint.folder)
         self._blocks = BlockFiles(self._checkpoint.folder)  # of the last commit
         self._kept: tuple[Catalog, Remembered] | None = None
@@ -158,7 +163,7 @@ class Journal:
         self.before = saved.in_force
         self.notes += differences(self.before, catalog)
         # The first commit rewrites what earlier runs have left, however short they were.
-        self._saves = SAVES_PER_REWRITE
+        self._saves = 2 * SAVES_PER_REWRITE
         with self._checkpoint.advised():
             self._collection.restore(catalog, self._checkpoint.blocks)
         self._blocks = self._checkpoint.blocks
@@ -184,7 +189,9 @@ class Journal:
         self._look_back(self._prepare(catalog))
         self.positions = self.positions if positions is None else positions
         emission, files = self._written(batch, emission)
-        anew = whole or self._saves >= SAVES_PER_REWRITE
+        # It takes longer, which windows need not wait for where batches come between them.
+        most = SAVES_PER_REWRITE * (2 if emission.windows else 1)
+        anew = whole or self._saves >= most
         whole = whole or (anew and self._checkpoint.is_loose)
         new = self._all_blocks(catalog) if whole else emission.to_save
         unsynced, tables = self._results.unsynced()
@@ -197,7 +204,7 @@ class Journal:
             dict(self._panes.files), dict(self._panes.moved),
         )  # fmt: skip
         # Until it is known that this is saved, the next would have to save everything.
-        saves, self._saves = 0 if anew else self._saves + 1, SAVES_PER_REWRITE
+        saves, self._saves = 0 if anew else self._saves + 1, 2 * SAVES_PER_REWRITE
         self._checkpoint.save(saved, whole, anew, unsynced)
         self._saves = saves
         self._blocks = self._checkpoint.blocks
@@ -205,7 +212,7 @@ class Journal:
         if gone:
             raise StateError(f"results of job '{gone[0]}': their table was taken away while it ran")
         self.batch = batch
-        self._untidy |= anew
+        self._untidy |= dict.fromkeys(self._prepared) if anew else {}
         return emission
 
     def _keep_panes(self, catalog: Catalog, new: ToSave) -> list[str]:
@@ -251,10 +258,29 @@ class Journal:
             self._kept = catalog, kept(catalog)
         return self._kept[1]
 
-    def tidy(self) -> list[str]:
-        """Merges small files of results where there may be many; returns what there is to say."""
-        untidy, self._untidy = self._untidy, False
-        return list(self._results.compact(self._prepared)) if untidy else []
+    def tidy(self, room: float | None = None) -> list[str]:
+        """Merges small files of results and sums up entries of their tables, where there are many.
+
+        It does as much as there is room for, in seconds; a table that finds none for long is done
+        all the same. Returns what there is to say.
+        """
+        notes: list[str] = []
+        until = None if room is None else time.monotonic() + room
+        while jobs := [*self._untidy, *self._results.many_entries]:
+            started = time.monotonic()
+            if until is not None and until - started < self._tidying.high:
+                self._put_off += 1
+                if self._put_off < _PATIENCE:
+                    break
+                until = started  # for one of them
+            self._put_off = 0
+            if jobs[0] in self._untidy:
+                del self._untidy[jobs[0]]
+                notes += self._results.compact(jobs[:1])
+            else:
+                self._results.sum_up(jobs[0])
+            self._tidying.take(time.monotonic() - started)
+        return notes
 
     def _all_blocks(self, catalog: Catalog) -> ToSave:
         self._collection.compact(catalog)
