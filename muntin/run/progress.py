@@ -16,6 +16,7 @@ from muntin.model.records import TIME
 from muntin.model.tables import TableVersion
 from muntin.run.failures import Failures
 from muntin.run.previous import Kept
+from muntin.schedule.recovery import Recovery
 from muntin.windows.choice import Choice
 from muntin.windows.ledger import Ledger
 
@@ -80,6 +81,7 @@ class Progress:
     """A name for this state, by which agents know whom they have counted for."""
     tables: dict[str, tuple[TableVersion, ...]] = field(default_factory=dict)
     """What the files of joined tables have held, as far as windows to come are made with it."""
+    recovery: Recovery = field(default_factory=Recovery)
     released: int = 0
     """The largest number of a delivery of sources that were let go: if one returns, it goes on."""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tempfile
+import time
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -153,10 +154,13 @@ class Journal:
         self.notes += differences(self.before, catalog)
         # The first commit rewrites what earlier runs have left, however short they were.
         self._saves = SAVES_PER_REWRITE
-        with self._checkpoint.advised():
-            self._collection.restore(catalog, self._checkpoint.blocks)
-        self.batch = saved.batch
         self.progress = saved.progress
+        began, blocks = time.perf_counter(), self._checkpoint.blocks
+        with self._checkpoint.advised():
+            self._collection.restore(catalog, blocks)
+        size = sum(blocks.lengths.values())
+        self.progress.recovery.read_back(size, time.perf_counter() - began)
+        self.batch = saved.batch
         for source in self.progress.sources.values():
             source.heard_at = source.moved_at = None  # silence is counted anew
         self.positions = saved.positions
@@ -176,6 +180,8 @@ class Journal:
         self._look_back(self._prepare(catalog))
         self.positions = self.positions if positions is None else positions
         emission, files = self._written(batch, emission)
+        recovery = self.progress.recovery
+        whole |= recovery.is_loose(*self._checkpoint.block_bytes)
         anew = whole or self._saves >= SAVES_PER_REWRITE
         whole = whole or (anew and self._checkpoint.is_loose)
         new = self._all_blocks(catalog) if whole else emission.to_save
@@ -189,6 +195,7 @@ class Journal:
         saves, self._saves = 0 if anew else self._saves + 1, SAVES_PER_REWRITE
         self._checkpoint.save(saved, whole, anew, unsynced)
         self._saves = saves
+        recovery.committed(sum(self._checkpoint.blocks.lengths.values()))
         gone = self._results.publish(self._writer, batch, files)
         if gone:
             raise StateError(f"results of job '{gone[0]}': their table was taken away while it ran")
