@@ -146,8 +146,8 @@ class StreamRun:
         self._collection = SparkCollection(self._context, files, once)
         journal = Journal(settings.state, catalog, self._collection, self._others)
         journal.notes += taken.notes
-        self._journal, known = journal, journal.progress.recovery
-        known.bound, known.slower = settings.recovery, self._slower()
+        self._journal, measured = journal, journal.progress.recovery
+        measured.bound, measured.slower = settings.recovery, self._slower()
         sharing = settings.sharing
         if stream.agents:
             self.intake, sharing = (
