@@ -95,7 +95,8 @@ def only(context: SparkContext, packs: Packs, partitions: Iterable[int]) -> Pack
         bits.extend(bytes(max(0, partition // 8 + 1 - len(bits))))
         bits[partition // 8] |= 1 << partition % 8
     longs = _class(context, "java.util.BitSet").valueOf(bits).toLongArray()
-    chosen = _class(context, "scala.collection.immutable.BitSet").fromBitMaskNoCopy(longs)
+    sets = getattr(_class(context, "scala.collection.immutable.BitSet$"), "MODULE$")
+    chosen = sets.fromBitMaskNoCopy(longs)
     pruning = _class(context, "org.apache.spark.rdd.PartitionPruningRDD")
     return _class(context, _JAVA_RDD)(pruning.create(packs.rdd(), chosen), packs.classTag())
 
