@@ -442,7 +442,9 @@ class Loop:
         emission = self._dated(emission, agenda)
         if save or emission.windows:
             positions = batch.positions if batch else None
-            emission = self._journal.commit(self.catalog, emission, positions)
+            # What was saved on the way is of no use any more.
+            whole = final and not self.in_order and self.progress.recovery.saved > 0
+            emission = self._journal.commit(self.catalog, emission, positions, whole)
         if emission.windows and not self._cold:
             over = self._clock()
             self.pace.left(max(0.0, over - decided - dear), max(0.0, over - started - dear))

@@ -20,6 +20,7 @@ from muntin.run.door import Door
 from muntin.run.loop import Turn
 from muntin.spark.runner import Settings, SparkRun
 from muntin.store.results import Results
+from muntin.store.status import recoveries
 from tests.spark.test_runner import BASE, STREAM, stored, write
 
 MORE = """
@@ -154,6 +155,7 @@ def test_a_finite_run_goes_on_from_what_it_saved_on_the_way(
     assert stored(tmp_path) == [(start, "a", 20, 20) for start in range(0, 120, 10)]
     assert rows(tmp_path, "sliding")[2:-2] == [(start, 60) for start in range(0, 100, 10)]
     assert rows(tmp_path, "over") == [(start, 40) for start in range(0, 120, 20)]
+    assert not any(known.saved for known in recoveries(tmp_path / "state").values())
     size = sum(path.stat().st_size for path in (tmp_path / "logs").rglob("*.log"))
     assert size <= read
     back = [note for note in notes if "stands where it stood" in note]

@@ -32,8 +32,8 @@ VOLUMES = (1, 2, 4, 4, 2, 1)
 
 
 def run(pictures: Path | None, quick: bool) -> Iterator[str]:
-    rows, steps, seconds = (3_000, 4, 3.0) if quick else (40_000, 8, 5.0)
-    rates = (1, 4) if quick else (1, 2, 4, 8, 12, 16, 24)
+    rows, steps, seconds = (3_000, 4, 3.0) if quick else (80_000, 6, 5.0)
+    rates = (1, 4) if quick else (0.5, 1, 2, 3, 4, 6, 8, 12, 16)
     volumes = VOLUMES[:3] if quick else VOLUMES
     known = zones()
     response: dict[str, Line] = {}
@@ -65,7 +65,7 @@ def run(pictures: Path | None, quick: bool) -> Iterator[str]:
         for system in systems(session, rows, known)[1:]:
             ys = []
             for number, volume in enumerate(volumes):
-                system.add(number, trips(rows * volume, number, known, (0.2, 0.2)))
+                system.add(number, trips(rows * volume // 2, number, known, (0.2, 0.2)))
                 newest = range(max(0, number - 3), number + 1)
                 ys.append(1000 * at_rate(system, 1 if quick else 4, seconds / 2, newest))
             system.drop()

@@ -144,6 +144,7 @@ def tell(session: SparkSession, there: Cluster, folder: Path) -> dict[str, Any]:
     told["homes"] = _told(collection)
     told["held"] = held(collection)
     told["cogroup"] = facts(session, "cogroup", lambda: collection.cogroup().count())
+    told["union"] = facts(session, "union", lambda: collection.frame().where("key < 0").collect())
     told["rows"] = collection.between().per_group(count).sum()
 
     collection.add(at(4), numbers(session, 6000, hot=6000))  # 12 times as much of one key
