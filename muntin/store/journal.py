@@ -164,12 +164,14 @@ class Journal:
         self.notes += differences(self.before, catalog)
         # The first commit rewrites what earlier runs have left, however short they were.
         self._saves = 2 * SAVES_PER_REWRITE
+        self.progress = saved.progress
+        began, self._blocks = time.perf_counter(), self._checkpoint.blocks
         with self._checkpoint.advised():
-            self._collection.restore(catalog, self._checkpoint.blocks)
-        self._blocks = self._checkpoint.blocks
+            self._collection.restore(catalog, self._blocks)
+        size = sum(self._blocks.lengths.values())
+        self.progress.recovery.read_back(size, time.perf_counter() - began)
         self._panes.files, self._panes.moved = dict(saved.panes), dict(saved.moved)
         self.batch = saved.batch
-        self.progress = saved.progress
         for source in self.progress.sources.values():
             source.heard_at = source.moved_at = None  # silence is counted anew
         self.positions = saved.positions
@@ -189,6 +191,8 @@ class Journal:
         self._look_back(self._prepare(catalog))
         self.positions = self.positions if positions is None else positions
         emission, files = self._written(batch, emission)
+        recovery = self.progress.recovery
+        whole |= recovery.is_loose(*self._checkpoint.block_bytes)
         # It takes longer, which windows need not wait for where batches come between them.
         most = SAVES_PER_REWRITE * (2 if emission.windows else 1)
         anew = whole or self._saves >= most
@@ -208,6 +212,7 @@ class Journal:
         self._checkpoint.save(saved, whole, anew, unsynced)
         self._saves = saves
         self._blocks = self._checkpoint.blocks
+        recovery.committed(sum(self._blocks.lengths.values()))
         gone = self._results.publish(self._writer, batch, files)
         if gone:
             raise StateError(f"results of job '{gone[0]}': their table was taken away while it ran")
