@@ -64,7 +64,7 @@ def _merge(parts: Iterable[Part]) -> Iterator[_Merged | MuntinError]:
         try:
             keeping = Keeping(part.of.panes.folder)
             rows, read = keeping.rows(part.of, part.start, part.end, part.keys)
-            yield encode(merged_rows(part.of.shape.answered, part, rows)), read
+            yield encode(merged_rows(part, rows)), read
         except MuntinError as error:
             yield error
 

@@ -35,6 +35,7 @@ from muntin.store.results import Results
 from muntin.store.storage import Place, storage_of
 
 SAVES_PER_REWRITE = 64
+_WORTH_MOVING = 8 << 20  # bytes of blocks, whose panes are looked for those that have settled
 
 
 class Resident(Collection, Protocol):
@@ -65,6 +66,7 @@ class Journal:
         self._collection = collection
         self._saves = 0  # since files were begun anew
         self._untidy = False
+        self._unmoved = 0  # bytes of blocks that were saved since panes were last kept
         self._panes = PaneFiles(self._checkpoint.folder)
         self._blocks = BlockFiles(self._checkpoint.folder)  # of the last commit
         self._kept: tuple[Catalog, Remembered] | None = None
@@ -188,8 +190,10 @@ class Journal:
         whole = whole or (anew and self._checkpoint.is_loose)
         new = self._all_blocks(catalog) if whole else emission.to_save
         unsynced, tables = self._results.unsynced()
-        if whole:
+        self._unmoved += emission.to_save.size
+        if whole or self._unmoved >= _WORTH_MOVING:
             unsynced = [*unsynced, *self._keep_panes(catalog, emission.to_save)]
+            self._unmoved = 0
         now = catalog.in_force
         saved = Saved(
             batch, self.progress, self.positions, now, new.blocks, new.files, files, tables,
