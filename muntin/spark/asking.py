@@ -36,9 +36,7 @@ class SparkMerge:
             read = read.plus(each[1])
         again = tuple(f"p0.k{i}" for i in range(len(part.groups)))
         rows = pa.concat_tables(tables, promote_options="default")
-        return merged_rows(
-            part.of.shape.answered, replace(part, groups=again, where=()), rows
-        ), read
+        return merged_rows(replace(part, groups=again, where=()), rows), read
 
 
 def _tasks(part: Part, most: int) -> list[Part]:
