@@ -140,6 +140,8 @@ def test_any_range_is_what_the_records_say(
             end = data.draw(st.integers(start // 120 + 1, last)) * 120
             group, where = data.draw(st.sampled_from(GROUPS)), data.draw(st.sampled_from(FILTERS))
             columns = data.draw(st.lists(st.sampled_from([*COLUMNS]), min_size=1, unique=True))
+            # Without an aggregate and without groups, it would be the rows of the job.
+            columns += ["count(*)"] if not group and "count(*)" not in columns else []
             inside = f"n > 0 AND t >= {start} AND t < {end} AND {where}"
             listed = ", ".join([*group.split(", "), *columns] if group else columns)
             raw = ", ".join([*group.split(", "), *(COLUMNS[c] for c in columns)] if group
@@ -301,3 +303,73 @@ def test_explaining_says_what_would_be_read(tmp_path: Path) -> None:
     assert "panes    10 of 2 minutes" in told
     assert "filter   product = 'a'" in told
     assert "from disk" in told
+
+
+def again(folder: Path, job: str, found: list[dict[str, list[dict[str, object]]]]) -> Asking:
+    """Goes on with another program, and records of three hours later."""
+    found.append(records(8, 60, BEGIN + 3 * HOUR))
+    write(folder, found[-1])
+    program = mt.sql(STREAM.format(folder=folder, more="") + job)
+    Kept(program, folder / "state", batch_bytes=3_000).finish(2)
+    return Asking(folder / "state")
+
+
+def test_a_job_that_means_something_else_begins_with_its_own_panes(tmp_path: Path) -> None:
+    _, found = kept(tmp_path)
+    every = list(found)  # type: ignore[call-overload]
+    asking = again(tmp_path, JOB.replace("n > 0", "n > 2"), every)
+    answer = asking.ask("SELECT sum(clicks) FROM hot")
+    assert rows_of(answer) == expected(every[1:], "SELECT count(*) FROM raw WHERE n > 2")
+    assert answer.ranges[0].version == 2
+    with pytest.raises(mt.InputError, match="has panes from 1970-01-01 11:02:00"):
+        asking.ask("SELECT clicks FROM hot BETWEEN '10:00' AND '11:00'")
+
+
+def test_panes_become_smaller_where_another_job_needs_it(tmp_path: Path) -> None:
+    _, found = kept(tmp_path)
+    every = list(found)  # type: ignore[call-overload]
+    other = JOB.replace("JOB hot", "JOB fine").replace("10 MINUTES EVERY 2 MINUTES", "1 MINUTE")
+    asking = again(tmp_path, JOB + other, every)
+    for job, start, end, notes in (
+        ("hot", BEGIN + 600, BEGIN + 1200, 0),
+        ("hot", BEGIN + 660, BEGIN + 1200, 1),  # which is not on the panes of before
+        ("hot", BEGIN + 3 * HOUR + 660, BEGIN + 3 * HOUR + 1500, 0),
+        ("hot", BEGIN + 600, BEGIN + 3 * HOUR + 660, 0),
+        ("fine", BEGIN + 3 * HOUR + 660, BEGIN + 3 * HOUR + 720, 0),
+    ):
+        answer = asking.ask(
+            f"SELECT count(*) FROM {job} BETWEEN '{moment(start)}' AND '{moment(end)}'"
+        )
+        assert len(answer.notes) == notes
+        first = answer.ranges[0].start // 10**6
+        assert first == start - 60 * notes
+        sql = f"SELECT count(*) FROM raw WHERE n > 0 AND t >= {first} AND t < {end}"
+        assert rows_of(answer) == expected(every, sql)
+        assert answer.c2.area == 1.0
+
+
+def test_a_job_that_is_gone_can_be_asked_about(tmp_path: Path) -> None:
+    before, found = kept(tmp_path)
+    first = rows_of(before.ask("SELECT sum(clicks) FROM hot"))
+    every = list(found)  # type: ignore[call-overload]
+    asking = again(tmp_path, JOB.replace("JOB hot", "JOB other").replace("n > 0", "n > 1"), every)
+    assert rows_of(asking.ask("SELECT sum(clicks) FROM hot")) == first
+    assert asking.ask("SELECT clicks FROM hot").c2.area == 1.0
+
+
+def test_sql_around_a_job_is_part_of_its_rows_and_its_core_is_asked(tmp_path: Path) -> None:
+    job = (
+        "CREATE JOB hot AS WITH p AS (SELECT product, count(*) AS c, sum(n) AS s FROM clicks "
+        "GROUP BY product) SELECT product, c, rank() OVER (ORDER BY c DESC) AS place FROM p "
+        "WINDOW 10 MINUTES PANE 2 MINUTES RETAIN 1 DAY;"
+    )
+    asking, found = kept(tmp_path, job)
+    answer = asking.ask("SELECT product, place FROM hot BETWEEN '10:10' AND '10:24' ORDER BY 2, 1")
+    sql = (
+        "SELECT product, rank() OVER (ORDER BY count(*) DESC) AS place FROM raw WHERE "
+        f"t >= {BEGIN + 600} AND t < {BEGIN + 1440} GROUP BY product ORDER BY 2, 1"
+    )
+    assert rows_of(answer) == expected(found, sql)
+    answer = asking.ask("SELECT sum(n), count(*) FROM hot WHERE product <> 'a'")
+    sql = "SELECT sum(n), count(*) FROM raw WHERE product <> 'a'"
+    assert rows_of(answer) == expected(found, sql)
