@@ -6,6 +6,7 @@ import json
 import random
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
 import duckdb
 import pyarrow as pa
@@ -47,10 +48,13 @@ FILTERS = ("true", "product = 'a'", "product IN ('b', 'c') AND land <> 'DE'", "l
 GROUPS = ("product, land", "land", "product", "length(product)", "")
 
 
-def records(seed: int, many: int, begin: float = BEGIN) -> dict[str, list[dict[str, object]]]:
+Rows = dict[str, list[dict[str, Any]]]  # records by source
+
+
+def records(seed: int, many: int, begin: float = BEGIN) -> Rows:
     """Records of two sources, each in the order of time but for a few seconds."""
     rand = random.Random(seed)
-    found: dict[str, list[dict[str, object]]] = {}
+    found: Rows = {}
     for source in "ab":
         at = begin
         for _ in range(many):
@@ -67,29 +71,18 @@ def records(seed: int, many: int, begin: float = BEGIN) -> dict[str, list[dict[s
     return found
 
 
-def write(folder: Path, found: dict[str, list[dict[str, object]]]) -> None:
+def write(folder: Path, found: Rows) -> None:
     for source, rows in found.items():
         with (folder / f"{source}.log").open("a") as log:
             log.writelines(json.dumps(row) + "\n" for row in rows)
 
 
-def expected(
-    found: list[dict[str, dict[str, object]]] | object, sql: str
-) -> list[tuple[object, ...]]:
-    rows = [
-        row
-        for each in found  # type: ignore[attr-defined]
-        for some in each.values()
-        for row in some
-    ]
-    raw = pa.Table.from_pylist(rows)
-    return duckdb.sql(sql, connection=_connected(raw)).fetchall()
-
-
-def _connected(raw: pa.Table) -> duckdb.DuckDBPyConnection:
+def expected(found: list[Rows], sql: str) -> list[tuple[object, ...]]:
+    """What DuckDB says of the records."""
     con = duckdb.connect()
-    con.register("raw", raw)
-    return con
+    every = [row for each in found for rows in each.values() for row in rows]
+    con.register("raw", pa.Table.from_pylist(every))
+    return con.execute(sql).fetchall()
 
 
 def moment(seconds: int) -> str:
@@ -134,7 +127,7 @@ def test_any_range_is_what_the_records_say(
             Kept(program, state, batch_bytes=batch).finish(rewrite)
         asking = Asking(state)
         times = [t for each in found for rows in each.values() for t in (r["t"] for r in rows)]
-        first, last = int(min(times)) // 120, int(max(times)) // 120 + 1  # type: ignore[type-var, arg-type]
+        first, last = int(min(times)) // 120, int(max(times)) // 120 + 1
         for _ in range(3):
             start = data.draw(st.integers(first, last - 1)) * 120
             end = data.draw(st.integers(start // 120 + 1, last)) * 120
@@ -164,7 +157,7 @@ def test_any_range_is_what_the_records_say(
             assert not answer.notes
 
 
-def kept(folder: Path, job: str = JOB, more: str = "", many: int = 60) -> tuple[Asking, object]:
+def kept(folder: Path, job: str = JOB, more: str = "", many: int = 60) -> tuple[Asking, list[Rows]]:
     found = records(7, many)
     write(folder, found)
     program = mt.sql(STREAM.format(folder=folder, more=more) + job)
@@ -183,7 +176,7 @@ def test_a_source_that_is_missing_is_in_the_score(tmp_path: Path) -> None:
 def test_panes_that_are_open_count_as_far_as_they_were_read(tmp_path: Path) -> None:
     found = records(3, 200)
     program = mt.sql(STREAM.format(folder=tmp_path, more="") + JOB)
-    so_far: dict[str, list[dict[str, object]]] = {"a": [], "b": []}
+    so_far: Rows = {"a": [], "b": []}
     (tmp_path / "a.log").touch()
     (tmp_path / "b.log").touch()
     run = Kept(program, tmp_path / "state", follow=True)
@@ -305,7 +298,7 @@ def test_explaining_says_what_would_be_read(tmp_path: Path) -> None:
     assert "from disk" in told
 
 
-def again(folder: Path, job: str, found: list[dict[str, list[dict[str, object]]]]) -> Asking:
+def again(folder: Path, job: str, found: list[Rows]) -> Asking:
     """Goes on with another program, and records of three hours later."""
     found.append(records(8, 60, BEGIN + 3 * HOUR))
     write(folder, found[-1])
@@ -316,10 +309,9 @@ def again(folder: Path, job: str, found: list[dict[str, list[dict[str, object]]]
 
 def test_a_job_that_means_something_else_begins_with_its_own_panes(tmp_path: Path) -> None:
     _, found = kept(tmp_path)
-    every = list(found)  # type: ignore[call-overload]
-    asking = again(tmp_path, JOB.replace("n > 0", "n > 2"), every)
+    asking = again(tmp_path, JOB.replace("n > 0", "n > 2"), found)
     answer = asking.ask("SELECT sum(clicks) FROM hot")
-    assert rows_of(answer) == expected(every[1:], "SELECT count(*) FROM raw WHERE n > 2")
+    assert rows_of(answer) == expected(found[1:], "SELECT count(*) FROM raw WHERE n > 2")
     assert answer.ranges[0].version == 2
     with pytest.raises(mt.InputError, match="has panes from 1970-01-01 11:02:00"):
         asking.ask("SELECT clicks FROM hot BETWEEN '10:00' AND '11:00'")
@@ -327,9 +319,8 @@ def test_a_job_that_means_something_else_begins_with_its_own_panes(tmp_path: Pat
 
 def test_panes_become_smaller_where_another_job_needs_it(tmp_path: Path) -> None:
     _, found = kept(tmp_path)
-    every = list(found)  # type: ignore[call-overload]
     other = JOB.replace("JOB hot", "JOB fine").replace("10 MINUTES EVERY 2 MINUTES", "1 MINUTE")
-    asking = again(tmp_path, JOB + other, every)
+    asking = again(tmp_path, JOB + other, found)
     for job, start, end, notes in (
         ("hot", BEGIN + 600, BEGIN + 1200, 0),
         ("hot", BEGIN + 660, BEGIN + 1200, 1),  # which is not on the panes of before
@@ -344,15 +335,14 @@ def test_panes_become_smaller_where_another_job_needs_it(tmp_path: Path) -> None
         first = answer.ranges[0].start // 10**6
         assert first == start - 60 * notes
         sql = f"SELECT count(*) FROM raw WHERE n > 0 AND t >= {first} AND t < {end}"
-        assert rows_of(answer) == expected(every, sql)
+        assert rows_of(answer) == expected(found, sql)
         assert answer.c2.area == 1.0
 
 
 def test_a_job_that_is_gone_can_be_asked_about(tmp_path: Path) -> None:
     before, found = kept(tmp_path)
     first = rows_of(before.ask("SELECT sum(clicks) FROM hot"))
-    every = list(found)  # type: ignore[call-overload]
-    asking = again(tmp_path, JOB.replace("JOB hot", "JOB other").replace("n > 0", "n > 1"), every)
+    asking = again(tmp_path, JOB.replace("JOB hot", "JOB other").replace("n > 0", "n > 1"), found)
     assert rows_of(asking.ask("SELECT sum(clicks) FROM hot")) == first
     assert asking.ask("SELECT clicks FROM hot").c2.area == 1.0
 
