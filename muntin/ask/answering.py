@@ -231,7 +231,8 @@ def _narrowed(shape: Shape, finishes: Sequence[Finish], outputs: Sequence[Output
 def _score(part: Part) -> C2:
     past = part.of.past
     start, end = part.start // part.unit, part.end // part.unit
-    c2 = past.board(part.unit).score(start, end, Reason.COMPLETE)
+    board = past.board(part.unit, part.start, part.end)
+    c2 = board.score(start, end, Reason.COMPLETE)
     if part.end > past.settled:
         return replace(c2, reason=Reason.OPEN)
     return c2 if c2.area == 1.0 else replace(c2, reason=Reason.EXHAUSTED)
