@@ -55,7 +55,6 @@ TESTED_ELSEWHERE = {
     "store/decisions": "commits of two programs in tests/store/test_lease.py, and every checkpoint",
     "store/parts": "files that tasks write in tests/spark/test_rows.py",
     "store/history": "memory and tables tell the same in tests/control/test_feed.py",
-    "store/status": "tests/show/test_status.py, as it is told and as it is drawn",
     "spark/collections/options": "settings that cannot be, in tests/spark/collections",
     "spark/collections/packing": "whatever is added in tests/spark/collections/test_collection.py",
     "spark/collections/piece": "memory, disk and copies in tests/spark/collections",

@@ -257,13 +257,14 @@ class Agenda:
         ]
         return min(deadlines) / 1e6 if deadlines else None
 
-    def next_end(self) -> float | None:
-        """When the next window with a deadline is over, slack included: then is the time to read.
+    def next_end(self, after: float) -> float | None:
+        """When the first window with a deadline is over after some time, slack included.
 
-        A batch that begins sooner cannot complete it, and the next may come too late for that.
+        Then is the time to read: a batch that begins sooner cannot complete it, and the next may
+        come too late for that.
         """
         slack_us = self.catalog.stream.slack(self.times.follow) or 0
-        before = self.at.now_us - slack_us
+        before = int(after * 1e6) - slack_us
         ends = [
             spec.first_end(before // spec.pane) * spec.pane + slack_us
             for job in self.catalog.jobs.values()
