@@ -16,6 +16,10 @@ from hypothesis import strategies as st
 
 import muntin as mt
 from muntin.ask.answering import Asking
+from muntin.control.access import Access
+from muntin.control.feed import Feed
+from muntin.control.service import serving
+from muntin.run.door import Door
 from tests.ask.keeping import Kept
 
 HOUR = 3600
@@ -363,3 +367,53 @@ def test_sql_around_a_job_is_part_of_its_rows_and_its_core_is_asked(tmp_path: Pa
     answer = asking.ask("SELECT sum(n), count(*) FROM hot WHERE product <> 'a'")
     sql = "SELECT sum(n), count(*) FROM raw WHERE product <> 'a'"
     assert rows_of(answer) == expected(found, sql)
+
+
+def test_a_commit_that_fails_leaves_each_pane_in_one_place(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found, state = [records(5, 120)], tmp_path / "state"
+    write(tmp_path, found[0])
+    program = mt.sql(STREAM.format(folder=tmp_path, more="") + JOB)
+    run = Kept(program, state, batch_bytes=3_000)
+    for _ in range(5):
+        run.turn()
+    run.whole()
+    with monkeypatch.context() as broken:  # when files of panes are written, and nothing names them
+
+        def fail(*_: object) -> None:
+            raise mt.StateError("the disk is gone")
+
+        broken.setattr("muntin.store.checkpoint.Checkpoint._write_blocks", fail)
+        with pytest.raises(mt.StateError, match="the disk is gone"):
+            run.turn()
+    written = {*(state / "streams" / "clicks" / "panes").iterdir()}
+    assert written
+    asking = Asking(state)
+    so_far = asking.ask("SELECT count(*) FROM hot").rows.to_pylist()
+    Kept(program, state, batch_bytes=3_000).finish(2)
+    total = asking.ask("SELECT count(*) FROM hot")
+    assert rows_of(total) == expected(found, "SELECT count(*) FROM raw WHERE n > 0")
+    assert so_far[0]["count(*)"] < rows_of(total)[0][0]  # type: ignore[operator]
+    named = asking._keeping.jobs()["hot"].panes
+    assert not named.strays()
+    assert not written & {state / "streams" / "clicks" / "panes" / n for n in named.files}
+
+
+def test_a_program_that_runs_answers_from_its_memory(tmp_path: Path) -> None:
+    asking, _ = kept(tmp_path)
+    state = tmp_path / "state"
+    question = "SELECT product, clicks, p90 FROM hot GROUP BY product ORDER BY 1"
+    with serving(Access(), Door(), Feed(state), state):
+        client = mt.connect(state)
+        first, second = mt.ask(question, state=state), client.ask(question)
+        assert first.rows.equals(asking.ask(question).rows)
+        assert second.rows.equals(first.rows)
+        assert first.c2.area == 1.0
+        assert (first.ranges[0].read.remembered, second.ranges[0].read.bytes) == (0, 0)
+        assert "0 from disk" in client.explain(question)
+        with pytest.raises(mt.LanguageError, match="panes do not hold"):
+            client.ask("SELECT median(n) FROM hot")
+        with pytest.raises(mt.InputError, match="nothing is retained"):
+            client.ask("SELECT clicks FROM hot BETWEEN '01:00' AND '02:00'")
+    assert mt.ask(question, state=state).rows.equals(first.rows)
