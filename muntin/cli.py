@@ -282,6 +282,37 @@ def results(
 
 
 @app.command()
+def ask(
+    question: Annotated[
+        str, typer.Argument(help="SELECT … FROM a job with RETAIN, BETWEEN two times.")
+    ],
+    state: State = DEFAULT_STATE,
+    format_: Format = OutputFormat.TABLE,
+    explain: Annotated[
+        bool, typer.Option("--explain", help="Say what would be read, and do not answer.")
+    ] = False,
+    master: Annotated[
+        str | None, typer.Option(help="Merge panes on Spark: local[4], or spark://HOST:PORT.")
+    ] = None,
+) -> None:
+    """Ask about any range of the past, from panes that jobs with RETAIN have left."""
+    with loading():
+        from muntin import api
+        from muntin.show.past import write
+
+    if explain:
+        typer.echo(api.explain(question, state))
+        return
+    if master is None:
+        write(api.ask(question, state), format_, sys.stdout, sys.stderr)
+        return
+    with loading():
+        from muntin.spark.asking import asked_on
+
+    write(asked_on(master, question, state), format_, sys.stdout, sys.stderr)
+
+
+@app.command()
 def status(
     state: State = DEFAULT_STATE,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object.")] = False,

@@ -81,6 +81,7 @@ FLOORS = [
     {"schedule"},
     {"run"},
     {"store"},
+    {"ask"},
     {"agent", "relay"},
     {"spark"},
     {"control"},

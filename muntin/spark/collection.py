@@ -309,7 +309,7 @@ class SparkCollection:
         _let_go(step.held for step in self.steps)
         _let_go(self._made.values())
         if self._anchor is not None:  # what begins anew may be spread over other executors
-            self._anchor.unpersist()
+            _let_go([self._anchor])
             self._anchor = None
         self.steps = self._unsaved = ()
         self._shelf, self._made = Shelf(), {}
@@ -394,10 +394,11 @@ class SparkCollection:
         return steps[0] if len(steps) == 1 else self._context.union(steps)
 
 
-def _let_go(several: Iterable[Held]) -> None:
-    for held in several:
-        if held.is_cached:
-            held.unpersist()
+def _let_go(several: Iterable[RDD[Any]]) -> None:
+    with suppress(Py4JError, OSError):  # of a JVM that has gone there is nothing to let go
+        for held in several:
+            if held.is_cached:
+                held.unpersist()
 
 
 def _spans(told: Iterable[News | Span]) -> tuple[Span, ...]:

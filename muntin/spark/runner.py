@@ -36,7 +36,7 @@ from muntin.run.progress import Progress
 from muntin.run.results import Emission
 from muntin.run.steward import Steward
 from muntin.schedule import recovery
-from muntin.schedule.pace import Pace, rest_after, rest_towards
+from muntin.schedule.pace import Pace, rest_after
 from muntin.spark import internals
 from muntin.spark.collection import SparkCollection
 from muntin.spark.executors import Executors
@@ -380,19 +380,19 @@ class SparkRun:
             if settings.seconds is not None and time.monotonic() - started >= settings.seconds:
                 return
             if settings.follow and not behind:
-                for run in runs:
-                    run.loop.tidy()
                 rest = POLL_SECONDS
                 if any(turn.bytes for _, turn in taken):
                     rest = rest_after(time.monotonic() - begun, POLL_SECONDS)
-                self._rest(self._rest_of(runs, rest))
+                until = time.monotonic() + self._rest_of(runs, rest)
+                for run in runs:
+                    run.loop.tidy(until - time.monotonic())
+                self._rest(max(0.0, until - time.monotonic()))
 
     def _rest_of(self, runs: Sequence[StreamRun], rest: float) -> float:
         """How long to rest: so many seconds, or until windows have to set off, or are over."""
-        now, due_in = self._clock(), self._due_in(runs)
-        ends = [end - now for run in runs if (end := run.loop.ends_at()) is not None]
+        due_in = self._due_in(runs)
         takes = max((run.loop.pace.batch.high for run in runs), default=0.0)
-        rest = rest_towards(rest, min(ends, default=None), takes)
+        rest = min((run.loop.rest(rest, takes) for run in runs), default=rest)
         return max(0.0, rest if due_in is None else min(rest, due_in))
 
     def _due_in(self, runs: Sequence[StreamRun]) -> float | None:

@@ -23,6 +23,8 @@ from muntin.store.results import Results
 from muntin.store.status import recoveries
 from tests.spark.test_runner import BASE, STREAM, stored, write
 
+pytestmark = pytest.mark.usefixtures("looking_at_all")
+
 MORE = """
 CREATE JOB sliding AS SELECT k, sum(n) AS n, count(*) AS c FROM logs GROUP BY k
 WINDOW 30 SECONDS EVERY 10 SECONDS;
