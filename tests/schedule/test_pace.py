@@ -52,6 +52,17 @@ def test_batches_that_are_all_large_tell_what_one_costs_at_most() -> None:
     assert pace.takes(10 * MB) < 0.14
 
 
+def test_a_small_batch_that_took_long_by_chance_says_little_of_bytes() -> None:
+    pace = Pace(Measure(0.1))
+    for _ in range(40):
+        pace.read(50 * MB, 0.6)
+    before = pace.byte_seconds
+    pace.read(MB, 0.6)
+    assert pace.byte_seconds < 1.3 * before
+    pace.read(50 * MB, 1.1)
+    assert pace.byte_seconds > 1.3 * before
+
+
 def test_how_much_is_written_is_what_was_found_lately() -> None:
     pace = Pace()
     for _ in range(40):
