@@ -184,6 +184,10 @@ class Agenda:
         late = shape.revise_us is None
         return *of_shape, job.bounds.leap, left_out, mine, late, shape.since
 
+    def board_of(self, job: Job) -> Board:
+        """What is known of the sources for a job, in its panes."""
+        return self.board(*self._asked(job))
+
     def _again(self, job: Job, which: int) -> dict[int, C2]:
         """The windows that have left, and that late records have changed."""
         touched, spec = self.departures.touched(job, which), job.windows[which]

@@ -19,6 +19,7 @@ from muntin.fidelity.score import EVER, NEVER
 from muntin.fidelity.scoreboard import Moment, Scoreboard
 from muntin.fidelity.shedding import Backlog
 from muntin.kernel.compute import Recipe
+from muntin.kernel.due import Due
 from muntin.kernel.kinds import kind_of
 from muntin.kernel.reading import Cost, Reading, costs_of
 from muntin.language.orders import Order
@@ -148,6 +149,7 @@ class Loop:
         )
         self._recipes = Recipes(self.progress, self.departures, self._chooser, self._succession)
         self._notes += self._succession.adopt(self.catalog, journal.before)
+        self._retention.watch(self.catalog)
         self._notes += self._notices.advice(self.catalog.jobs.values())
 
     @property
@@ -185,15 +187,17 @@ class Loop:
         if batch.work is not None:
             self._unsaved = True
             took = self._clock() - started
+            self.progress.recovery.read(batch.bytes, took)
             dear = self._omissions.took(batch, self._costs, took)
             if not self._cold:
                 self.pace.read(batch.bytes, max(0.0, took - dear))
         final, emission = not self._follow and not batch.remaining, Emission()
-        # Where order does not matter, a finite run emits at its end only, and until then has
-        # nothing to save.
+        # Where order does not matter, a finite run emits at its end only.
         if final or self.in_order:
             self._behind = self._intake.behind(self.progress.sources)
             emission = self._leave(started, final, batch)
+        elif self.progress.recovery.is_due and self._unsaved:
+            self._save(batch)
         self._notes += emission.notes
         if final:
             self.tidy()
@@ -283,6 +287,7 @@ class Loop:
         """Goes on with other jobs. Those that stay keep all they have, on whatever panes."""
         before, known, self.catalog = self.catalog.in_force, self.catalog.jobs, catalog
         self._succession.adopt(catalog, before)
+        self._retention.watch(catalog)
         self._fairness.keep(catalog.jobs)
         self._omissions.keep(catalog)
         changed = [job for job in catalog.jobs.values() if known.get(job.name) != job]
@@ -294,6 +299,7 @@ class Loop:
         for order in orders:
             self.catalog, effect = self._succession.obey(self.catalog, order)
             effects.append(effect)
+        self._retention.watch(self.catalog)
         self._open_sessions.clear()
         self._omissions.keep(self.catalog)
         self._journal.commit(self.catalog, Emission(), whole=any(e.moves for e in effects))
@@ -367,10 +373,13 @@ class Loop:
         rooms = [None if wake_at is None else wake_at - started, agenda.longest_batch()]
         room = min((room for room in rooms if room is not None), default=None)
         self._room = agenda.patience() if room is None else room
+        sizes = [self.progress.recovery.most]
+        if self._room is not None:
+            sizes.append(self._omissions.most(self.catalog, self._room, started))
         return Request(
             started,
             self.in_order,
-            None if self._room is None else self._omissions.most(self.catalog, self._room, started),
+            min((size for size in sizes if size is not None), default=None),
             self.progress.sources,
             self.catalog.stream.slack(self._follow),
             int(started * 1e6) + AHEAD_US if self._follow else None,
@@ -456,7 +465,9 @@ class Loop:
         emission = self._dated(emission, agenda)
         if save or emission.windows:
             positions = batch.positions if batch else None
-            emission = self._journal.commit(self.catalog, emission, positions)
+            # What was saved on the way is of no use any more.
+            whole = final and not self.in_order and self.progress.recovery.saved > 0
+            emission = self._journal.commit(self.catalog, emission, positions, whole)
         if emission.windows and not self._cold:
             over = self._clock()
             self.pace.left(max(0.0, over - decided - dear), max(0.0, over - started - dear))
@@ -468,6 +479,15 @@ class Loop:
             self._cold = self._unsaved = False
         self._retire(agenda)
         return emission
+
+    def _save(self, batch: Batch) -> None:
+        """Commits what was read, so that it is not read again: nothing leaves yet."""
+        if any(recipe.sources is not None for recipe in self._next_recipes()):
+            return  # which ones are wanted is known by who has not begun to read
+        emitted = self._retention.emitted(self.catalog)
+        answer = self.collection.answer(self.catalog, Due(), emitted)
+        self._journal.commit(self.catalog, Emission(to_save=answer.to_save), batch.positions)
+        self._unsaved = False
 
     def _emit(self, agenda: Agenda, save: bool) -> tuple[Emission, float]:
         """The windows that are due, and what has to be saved of what was read.
@@ -488,7 +508,8 @@ class Loop:
             emitted = self._retention.emitted(self.catalog)
             leaving = still_leaving(self.catalog.jobs, self.progress.failures, parted.due)
             leaving = replace(leaving, previous=previous_of(self.catalog, self.progress.previous))
-            answer = self.collection.answer(self.catalog, leaving, emitted if save else None)
+            to_save = self._retention.to_save(self.catalog, emitted) if save else None
+            answer = self.collection.answer(self.catalog, leaving, to_save)
             for name in decision.due.sessions:
                 self._open_sessions[name] = answer.ends.get(name, EVER)
             for name, late in answer.missed.items():
@@ -502,6 +523,7 @@ class Loop:
             self.progress.previous |= kept_of(emission)
             self.progress.windows += sum(len(left.final.counts) for left in emission.windows)
             self._chooser.merged(answer.costs)
+            self._retention.note(self.catalog, emitted, agenda)
             self._retention.forget(self.catalog, emitted, self.collection, agenda.at.now)
         now = agenda.at.now
         self._retention.forget_bounded(self.catalog, agenda.horizons, self.collection, now)

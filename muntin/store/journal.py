@@ -24,14 +24,17 @@ from muntin.run.catalog import Catalog, InForce
 from muntin.run.contracts import Collection
 from muntin.run.kept import Remembered, kept
 from muntin.run.many import Part, WaitingWindows
+from muntin.run.past import shape_of
 from muntin.run.progress import Progress
 from muntin.run.results import Departing, Emission, JobWindows, ToSave, stored_schema
 from muntin.schedule.pace import Measure
 from muntin.store.blocks import BlockFiles
-from muntin.store.checkpoint import Checkpoint, Saved, differences
+from muntin.store.checkpoint import STREAMS, Checkpoint, Saved, differences
+from muntin.store.panes import FOLDER as PANES
+from muntin.store.panes import PaneFiles
 from muntin.store.repeats import Ends
 from muntin.store.results import Results
-from muntin.store.storage import Place
+from muntin.store.storage import Place, storage_of
 
 SAVES_PER_REWRITE = 64
 _PATIENCE = 50  # times that a table finds no room to be tidied
@@ -59,6 +62,7 @@ class Journal:
     ) -> None:
         """`others` are the streams that are there too, so that this one was not called so."""
         self._stream = catalog.stream.name
+        self._state = storage_of(state)
         self._checkpoint = Checkpoint(state, self._stream)
         self._results = Results(state)
         self._collection = collection
@@ -66,6 +70,8 @@ class Journal:
         self._untidy: dict[str, None] = {}  # jobs whose tables may have many small files
         self._tidying = Measure(0.1)  # seconds that a table takes
         self._put_off = 0  # times that there was no room for it
+        self._panes = PaneFiles(self._checkpoint.folder)
+        self._blocks = BlockFiles(self._checkpoint.folder)  # of the last commit
         self._kept: tuple[Catalog, Remembered] | None = None
         self.notes: list[str] = []
         self.batch = -1
@@ -158,10 +164,14 @@ class Journal:
         self.notes += differences(self.before, catalog)
         # The first commit rewrites what earlier runs have left, however short they were.
         self._saves = 2 * SAVES_PER_REWRITE
-        with self._checkpoint.advised():
-            self._collection.restore(catalog, self._checkpoint.blocks)
-        self.batch = saved.batch
         self.progress = saved.progress
+        began, self._blocks = time.perf_counter(), self._checkpoint.blocks
+        with self._checkpoint.advised():
+            self._collection.restore(catalog, self._blocks)
+        size = sum(self._blocks.lengths.values())
+        self.progress.recovery.read_back(size, time.perf_counter() - began)
+        self._panes.files, self._panes.moved = dict(saved.panes), dict(saved.moved)
+        self.batch = saved.batch
         for source in self.progress.sources.values():
             source.heard_at = source.moved_at = None  # silence is counted anew
         self.positions = saved.positions
@@ -181,27 +191,49 @@ class Journal:
         self._look_back(self._prepare(catalog))
         self.positions = self.positions if positions is None else positions
         emission, files = self._written(batch, emission)
+        recovery = self.progress.recovery
+        whole |= recovery.is_loose(*self._checkpoint.block_bytes)
         # It takes longer, which windows need not wait for where batches come between them.
         most = SAVES_PER_REWRITE * (2 if emission.windows else 1)
         anew = whole or self._saves >= most
         whole = whole or (anew and self._checkpoint.is_loose)
         new = self._all_blocks(catalog) if whole else emission.to_save
         unsynced, tables = self._results.unsynced()
+        if whole:
+            unsynced = [*unsynced, *self._keep_panes(catalog, emission.to_save)]
         now = catalog.in_force
         saved = Saved(
             batch, self.progress, self.positions, now, new.blocks, new.files, files, tables,
             self._writer, self._known, catalog.stream.sources, self._kept_of(catalog),
+            dict(self._panes.files), dict(self._panes.moved),
         )  # fmt: skip
         # Until it is known that this is saved, the next would have to save everything.
         saves, self._saves = 0 if anew else self._saves + 1, 2 * SAVES_PER_REWRITE
         self._checkpoint.save(saved, whole, anew, unsynced)
         self._saves = saves
+        self._blocks = self._checkpoint.blocks
+        recovery.committed(sum(self._blocks.lengths.values()))
         gone = self._results.publish(self._writer, batch, files)
         if gone:
             raise StateError(f"results of job '{gone[0]}': their table was taken away while it ran")
         self.batch = batch
         self._untidy |= dict.fromkeys(self._prepared) if anew else {}
         return emission
+
+    def _keep_panes(self, catalog: Catalog, new: ToSave) -> list[str]:
+        """Moves panes that have settled out of the blocks; returns what is to be synced."""
+        past = self.progress.past
+        if not past and not self._panes.files:
+            return []
+        shapes = {id_: catalog.shapes.get(id_) or shape_of(known) for id_, known in past.items()}
+        written = replace(self._blocks, lengths=new.files)
+        blocks = chain(
+            self._blocks.every(past), written.every(past), chain.from_iterable(new.blocks.values())
+        )
+        names = self._panes.keep(past, shapes, blocks)
+        folder = f"{STREAMS}/{self._stream}/{PANES}"
+        above = self._state.above(folder) if names else []
+        return [*(f"{folder}/{name}" for name in names), *above]
 
     def _written(
         self, batch: int, emission: Emission
