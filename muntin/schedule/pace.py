@@ -70,6 +70,10 @@ class Pace:
         """Seconds that one of this size will hardly exceed."""
         return self.batch.high + size * self.byte_seconds
 
+    def least(self, size: float) -> float:
+        """Seconds that the shortest batch will hardly exceed, where so many bytes wait for it."""
+        return self.batch.high + min(size * self.byte_seconds, _ALONG * self.batch.mean)
+
     def fade(self) -> None:
         """Takes that one was not dared: what is known becomes less, or none might be ever again."""
         self.batch = Measure(_OLD * self.batch.mean, _OLD * self.batch.spread)

@@ -44,6 +44,13 @@ def test_there_is_always_something_to_read() -> None:
     assert fast.most(0.0, more=1e-7) < MB
 
 
+def test_the_shortest_batch_reads_what_waits_or_for_as_long_as_it_takes_itself() -> None:
+    pace = Pace(Measure(0.1, 0.05), byte_seconds=1e-8)
+    assert pace.least(0) == pytest.approx(0.2)
+    assert pace.least(5_000_000) == pytest.approx(0.25)
+    assert pace.least(500_000_000) == pytest.approx(0.3)
+
+
 def test_batches_that_are_all_large_tell_what_one_costs_at_most() -> None:
     pace = Pace()
     for _ in range(40):

@@ -31,6 +31,8 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
     recorder = Recorder(state)
     for number in range(18):
         recorder.commit((number, 1))
+        if number == 15:
+            recorder.journal.tidy()  # sums up the entries of the table
     return state
 
 
