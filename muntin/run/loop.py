@@ -19,6 +19,7 @@ from muntin.fidelity.score import EVER, NEVER
 from muntin.fidelity.scoreboard import Moment, Scoreboard
 from muntin.fidelity.shedding import Backlog
 from muntin.kernel.compute import Recipe
+from muntin.kernel.due import Due
 from muntin.kernel.kinds import kind_of
 from muntin.kernel.reading import Cost, Reading, costs_of
 from muntin.language.orders import Order
@@ -161,9 +162,10 @@ class Loop:
         That is at `wake_at`, of whichever stream, and of others than this one at `others_at`.
         """
         started, self._others_at = self._clock(), others_at
-        if not self._cold and wake_at is not None and wake_at - started < self.pace.batch.high:
+        takes = self.pace.least(self._unread_at(started))
+        if not self._cold and wake_at is not None and wake_at - started < takes:
             # Their deadline would pass while the next batch is read.
-            first = self.leave(started, ahead=self.pace.batch.high)
+            first = self.leave(started, ahead=takes)
             self._notes += first.notes
             if first.windows:
                 return self._told(first, 0)
@@ -186,15 +188,17 @@ class Loop:
         if batch.work is not None:
             self._unsaved = True
             took = self._clock() - started
+            self.progress.recovery.read(batch.bytes, took)
             dear = self._omissions.took(batch, self._costs, took)
             if not self._cold:
                 self.pace.read(batch.bytes, max(0.0, took - dear))
         final, emission = not self._follow and not batch.remaining, Emission()
-        # Where order does not matter, a finite run emits at its end only, and until then has
-        # nothing to save.
+        # Where order does not matter, a finite run emits at its end only.
         if final or self.in_order:
             self._behind = self._intake.behind(self.progress.sources)
             emission = self._leave(started, final, batch)
+        elif self.progress.recovery.is_due and self._unsaved:
+            self._save(batch)
         self._notes += emission.notes
         if final:
             self.tidy()
@@ -207,6 +211,11 @@ class Loop:
                 max(0, batch.bytes + batch.remaining - self._remaining), started - self._asked
             )
         self._asked, self._remaining = started, batch.remaining
+
+    def _unread_at(self, now: float) -> float:
+        """How many bytes there are to be read by now, at a guess."""
+        since = now if self._asked is None else self._asked
+        return self._remaining + self.pace.written * max(0.0, now - since)
 
     def leave(self, started: float, ahead: float = 0.0, looked: bool = False) -> Emission:
         """Lets windows leave that are due, without reading; what is due so far ahead leaves too.
@@ -370,10 +379,13 @@ class Loop:
         rooms = [None if wake_at is None else wake_at - started, agenda.longest_batch()]
         room = min((room for room in rooms if room is not None), default=None)
         self._room = agenda.patience() if room is None else room
+        sizes = [self.progress.recovery.most]
+        if self._room is not None:
+            sizes.append(self._omissions.most(self.catalog, self._room, started))
         return Request(
             started,
             self.in_order,
-            None if self._room is None else self._omissions.most(self.catalog, self._room, started),
+            min((size for size in sizes if size is not None), default=None),
             self.progress.sources,
             self.catalog.stream.slack(self._follow),
             int(started * 1e6) + AHEAD_US if self._follow else None,
@@ -459,7 +471,9 @@ class Loop:
         emission = self._dated(emission, agenda)
         if save or emission.windows:
             positions = batch.positions if batch else None
-            emission = self._journal.commit(self.catalog, emission, positions)
+            # What was saved on the way is of no use any more.
+            whole = final and not self.in_order and self.progress.recovery.saved > 0
+            emission = self._journal.commit(self.catalog, emission, positions, whole)
         if emission.windows and not self._cold:
             over = self._clock()
             self.pace.left(max(0.0, over - decided - dear), max(0.0, over - started - dear))
@@ -471,6 +485,16 @@ class Loop:
             self._cold = self._unsaved = False
         self._retire(agenda)
         return emission
+
+    def _save(self, batch: Batch) -> None:
+        """Commits what was read, so that it is not read again: nothing leaves yet."""
+        if any(recipe.sources is not None for recipe in self._next_recipes()):
+            return  # which ones are wanted is known by who has not begun to read
+        emitted = self._retention.emitted(self.catalog)
+        to_save = self._retention.to_save(self.catalog, emitted)
+        answer = self.collection.answer(self.catalog, Due(), to_save)
+        self._journal.commit(self.catalog, Emission(to_save=answer.to_save), batch.positions)
+        self._unsaved = False
 
     def _emit(self, agenda: Agenda, save: bool) -> tuple[Emission, float]:
         """The windows that are due, and what has to be saved of what was read.

@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from threading import Event
 from typing import Any
@@ -35,9 +35,12 @@ from muntin.run.members import Readable, files_of, results_in
 from muntin.run.progress import Progress
 from muntin.run.results import Emission
 from muntin.run.steward import Steward
+from muntin.schedule import recovery
 from muntin.schedule.pace import Pace, rest_after
+from muntin.spark import internals
 from muntin.spark.collection import SparkCollection
 from muntin.spark.executors import Executors
+from muntin.spark.master import is_local
 from muntin.spark.trouble import WAITS, explained
 from muntin.store.checkpoint import Checkpoint, block_files, saved_in
 from muntin.store.hold import StateHold, locked
@@ -60,6 +63,7 @@ class Settings:
     seconds: float | None = None
     sharing: Sharing = "auto"
     keys: Keys | None = None  # for agents
+    recovery: float = recovery.DEFAULT  # seconds, after the loss of an executor
 
 
 @dataclass
@@ -125,6 +129,7 @@ class StreamRun:
         self._events: list[FileEvents] = []
         self.intake: Readable
         self.attempts = 0  # to go on from the last commit, since one has led to something
+        self._lost: tuple[float, int] | None = None  # when something was, and all read by then
         self._open(Pace(), None)
         self._before = _totals(self.loop.progress)
         self._late_before = {name: late.records for name, late in self.loop.progress.late.items()}
@@ -141,6 +146,8 @@ class StreamRun:
         self._collection = SparkCollection(self._context, files, once)
         journal = Journal(settings.state, catalog, self._collection, self._others)
         journal.notes += taken.notes
+        self._journal, measured = journal, journal.progress.recovery
+        measured.bound, measured.slower = settings.recovery, self._slower()
         sharing = settings.sharing
         if stream.agents:
             self.intake, sharing = (
@@ -161,6 +168,7 @@ class StreamRun:
         self.loop = Loop(
             catalog, self.intake, self._collection, journal, rules, self._clock, pace, started
         )
+        self._committed = journal.batch
         if journal.batch >= 0:
             self.catch_up()
 
@@ -170,6 +178,37 @@ class StreamRun:
         self.close()
         self._open(self.loop.pace, self.loop.started)
         self.loop.notes()  # which were told when it began
+
+    def lose(self) -> None:
+        """Notes that something was lost just now."""
+        self._lost = self._lost or (time.monotonic(), self.loop.progress.bytes)
+
+    @property
+    def stands(self) -> bool:
+        """Whether it is where it was before something was lost."""
+        return self._lost is None
+
+    def stand(self) -> list[str]:
+        """Says how long it took to stand again where it stood, once it does."""
+        # While logs are followed, all is committed with every turn.
+        if self._settings.follow or self._journal.batch > self._committed:
+            self.attempts, self._committed = 0, self._journal.batch
+        if self._lost is None or self.loop.progress.bytes < self._lost[1]:
+            return []
+        seconds, self._lost = time.monotonic() - self._lost[0], None
+        known = self.loop.progress.recovery
+        known.lost(seconds)
+        where = f"stream '{self._stream.name}' stands where it stood"
+        told = f"{where}, {seconds:.1f} s after the loss was noticed"
+        if seconds <= known.bound:
+            return [told]
+        size = f"{known.saved / 1e6:,.0f} MB of blocks had to be read back"
+        return [f"{told}, which is longer than --recovery {known.bound:g}s allows; {size}"]
+
+    def _slower(self) -> float:
+        """How much longer all takes with one executor less; nobody else is there of one."""
+        count = 1 if is_local(self._context.master) else internals.executors(self._context)
+        return count / (count - 1) if count > 1 else 1.0
 
     def add_to(self, summary: Summary) -> None:
         """What this run has done."""
@@ -303,7 +342,8 @@ class SparkRun:
 
         over_by_now: list[StreamRun] = []  # of finite input
         while (runs or self._door is not None) and not self.stop.is_set():
-            if settings.follow and executors.have_come(self._due_in(runs)):
+            stand = all(run.stands for run in runs)  # first of all, on whoever is left
+            if settings.follow and stand and executors.have_come(self._due_in(runs)):
                 come = LostError("executors have come, to spread it over", "")
                 for run in runs:
                     yield self._again(run, come, working)
@@ -324,9 +364,9 @@ class SparkRun:
                     with working():
                         others = [other for other in runs if other is not run]
                         turn = run.loop.turn(_first(runs), _first(others))
-                    if settings.follow:  # all of it is committed
-                        run.attempts = 0
+                    turn = replace(turn, notes=[*turn.notes, *run.stand()])
                 except LostError as lost:
+                    run.lose()
                     turn = self._again(run, lost, working)
                     for other in over_by_now:  # which it has to be told again
                         streams.readers.hand_on(other.loop, Emission(), True)

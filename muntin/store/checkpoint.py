@@ -40,6 +40,7 @@ from muntin.run.kept import Remembered
 from muntin.run.past import Asked, Past, Runs
 from muntin.run.previous import Kept
 from muntin.run.progress import Lateness, Leaving, Progress, Shown
+from muntin.schedule.recovery import Recovery
 from muntin.store import tape
 from muntin.store.blocks import BlockFiles
 from muntin.store.decisions import decisions_in
@@ -103,6 +104,11 @@ class Checkpoint:
         Or so many files that reading them would take long.
         """
         return self._added >= self._whole or len(self._blocks) > _MANY_FILES
+
+    @property
+    def block_bytes(self) -> tuple[int, int]:
+        """Of saved blocks: as large as they were when saved as a whole, and what was added."""
+        return self._whole, self._added
 
     def take_over(self, catalog: Catalog, others: Collection[str]) -> str | None:
         """Goes on with the state of a stream that had the same jobs, and has gone.
@@ -325,6 +331,7 @@ def _document(saved: Saved) -> Document:
             "pipeline": p.pipeline,
             "catalog": saved.in_force.version,
             "totals": (p.records, p.bad, p.bytes, p.windows),
+            "recovery": p.recovery.known,
         },
         "tables": saved.tables,
         "known": saved.known,
@@ -367,18 +374,23 @@ def _document(saved: Saved) -> Document:
 
 def _past(past: Past) -> Document:
     bounds = past.pane, past.began, past.settled, past.until, past.grids
-    more = {"jobs": dict(past.jobs), "runs": dict(past.runs), "open": dict(past.open)}
+    more = {"jobs": dict(past.jobs), "runs": past.runs, "open": dict(past.open)}
     return {"bounds": bounds, **more}
 
 
 def _past_of(told: Document) -> Past:
-    def runs(rows: Mapping[str, Sequence[Any]]) -> dict[str, Runs]:
-        return {name: tuple((a, b, c, d) for a, b, c, d in row) for name, row in rows.items()}
+    def runs(rows: Sequence[Any]) -> Runs:
+        return tuple((lower, upper, state, what) for lower, upper, state, what in rows)
 
     pane, began, settled, until, grids = told["bounds"]
     jobs = {title: Asked(*row) for title, row in told["jobs"].items()}
-    sizes = tuple((pane, upto) for pane, upto in grids)
-    return Past(pane, began, settled, until, sizes, jobs, runs(told["runs"]), runs(told["open"]))
+    sizes = tuple((size, upto) for size, upto in grids)
+    known = {
+        source: {number: runs(part) for number, part in parts.items()}
+        for source, parts in told["runs"].items()
+    }
+    still_open = {source: runs(rows) for source, rows in told["open"].items()}
+    return Past(pane, began, settled, until, sizes, jobs, known, still_open)
 
 
 def _measured(timing: Timing) -> tuple[int, float, int, int | None]:
@@ -435,6 +447,7 @@ def saved_of(document: Document) -> Saved:
         },
         choices={shape: Choice(*row) for shape, row in sections["choices"].items()},
         frame_batch=now["frame_batch"],
+        recovery=Recovery.of(now.get("recovery", ())),
         released=now["released"],
         pipeline=now["pipeline"],
         records=records,

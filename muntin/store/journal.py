@@ -37,6 +37,7 @@ from muntin.store.results import Results
 from muntin.store.storage import Place, storage_of
 
 SAVES_PER_REWRITE = 64
+_WORTH_MOVING = 8 << 20  # bytes of blocks, whose panes are looked for those that have settled
 _PATIENCE = 50  # times that a table finds no room to be tidied
 
 
@@ -67,6 +68,7 @@ class Journal:
         self._results = Results(state)
         self._collection = collection
         self._saves = 0  # since files were begun anew
+        self._unmoved = 0  # bytes of blocks that were saved since panes were last kept
         self._untidy: dict[str, None] = {}  # jobs whose tables may have many small files
         self._tidying = Measure(0.1)  # seconds that a table takes
         self._put_off = 0  # times that there was no room for it
@@ -164,12 +166,14 @@ class Journal:
         self.notes += differences(self.before, catalog)
         # The first commit rewrites what earlier runs have left, however short they were.
         self._saves = 2 * SAVES_PER_REWRITE
+        self.progress = saved.progress
+        began, self._blocks = time.perf_counter(), self._checkpoint.blocks
         with self._checkpoint.advised():
-            self._collection.restore(catalog, self._checkpoint.blocks)
-        self._blocks = self._checkpoint.blocks
+            self._collection.restore(catalog, self._blocks)
+        size = sum(self._blocks.lengths.values())
+        self.progress.recovery.read_back(size, time.perf_counter() - began)
         self._panes.files, self._panes.moved = dict(saved.panes), dict(saved.moved)
         self.batch = saved.batch
-        self.progress = saved.progress
         for source in self.progress.sources.values():
             source.heard_at = source.moved_at = None  # silence is counted anew
         self.positions = saved.positions
@@ -189,14 +193,18 @@ class Journal:
         self._look_back(self._prepare(catalog))
         self.positions = self.positions if positions is None else positions
         emission, files = self._written(batch, emission)
+        recovery = self.progress.recovery
+        whole |= recovery.is_loose(*self._checkpoint.block_bytes)
         # It takes longer, which windows need not wait for where batches come between them.
         most = SAVES_PER_REWRITE * (2 if emission.windows else 1)
         anew = whole or self._saves >= most
         whole = whole or (anew and self._checkpoint.is_loose)
         new = self._all_blocks(catalog) if whole else emission.to_save
         unsynced, tables = self._results.unsynced()
-        if whole:
+        self._unmoved += emission.to_save.size
+        if whole or self._unmoved >= _WORTH_MOVING:
             unsynced = [*unsynced, *self._keep_panes(catalog, emission.to_save)]
+            self._unmoved = 0
         now = catalog.in_force
         saved = Saved(
             batch, self.progress, self.positions, now, new.blocks, new.files, files, tables,
@@ -208,6 +216,7 @@ class Journal:
         self._checkpoint.save(saved, whole, anew, unsynced)
         self._saves = saves
         self._blocks = self._checkpoint.blocks
+        recovery.committed(sum(self._blocks.lengths.values()))
         gone = self._results.publish(self._writer, batch, files)
         if gone:
             raise StateError(f"results of job '{gone[0]}': their table was taken away while it ran")

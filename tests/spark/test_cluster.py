@@ -142,7 +142,10 @@ def test_whoever_is_killed_rows_are_the_same_and_the_run_goes_on(
     """A Python worker, an executor, the master, and all workers, of one run that follows logs."""
     there, plan = cluster
     write(folder, 0, 25)
-    with run(folder, "--master", plan.master, "--idle", "10m") as process:
+    bound = PATIENCE / 2
+    with run(
+        folder, "--master", plan.master, "--idle", "10m", "--recovery", f"{bound:g} SECONDS"
+    ) as process:
         said = Said(process)
         said.read_to("following the logs")
         wait_for(lambda: has(process, folder, "sums", 20))
@@ -158,6 +161,9 @@ def test_whoever_is_killed_rows_are_the_same_and_the_run_goes_on(
         os.kill(of_one, signal.SIGKILL)
         write(folder, 45, 75)
         said.read_to("note: stream 'logs' goes on from its last commit: Spark has lost an executor")
+        said.read_to("note: stream 'logs' stands where it stood, ")
+        seconds = re.findall(r"stood, ([\d.]+) s after the loss was noticed\n", said.text)
+        assert float(seconds[-1]) <= bound
         wait_for(lambda: has(process, folder, "sums", 70))
         said.read_to("note: stream 'logs' goes on from its last commit: executors have come")
 
