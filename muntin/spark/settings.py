@@ -57,10 +57,10 @@ _REMOTE = {
     # One that has just come takes seconds to start its Python. A task that waits for that, or for
     # an executor that hangs, is done by another one as well, and whoever is first counts.
     "spark.speculation": "true",
-    "spark.speculation.interval": "200ms",
+    "spark.speculation.interval": "100ms",
     "spark.speculation.quantile": "0.5",
     "spark.speculation.multiplier": "3",
-    "spark.speculation.minTaskRuntime": "1s",
+    "spark.speculation.minTaskRuntime": "300ms",
     "spark.speculation.task.duration.threshold": "2s",
 }
 _ATTEMPTS = 4  # at a task, as many as a cluster makes: a worker may be killed

@@ -194,7 +194,7 @@ FORMAT json TIMESTAMP t SLACK 1 SECOND;
 CREATE JOB sums AS SELECT source, count(*) AS c, sum(n) AS n FROM logs GROUP BY source
 WINDOW 4 SECONDS EVERY 1 SECOND WITHIN {within} SECONDS;
 """
-WITHIN = 10
+WITHIN = 15
 _NEAR_END = 3  # windows for which the last records may not have been read yet
 
 
