@@ -162,9 +162,10 @@ class Loop:
         That is at `wake_at`, of whichever stream, and of others than this one at `others_at`.
         """
         started, self._others_at = self._clock(), others_at
-        if not self._cold and wake_at is not None and wake_at - started < self.pace.batch.high:
+        takes = self.pace.least(self._unread_at(started))
+        if not self._cold and wake_at is not None and wake_at - started < takes:
             # Their deadline would pass while the next batch is read.
-            first = self.leave(started, ahead=self.pace.batch.high)
+            first = self.leave(started, ahead=takes)
             self._notes += first.notes
             if first.windows:
                 return self._told(first, 0)
@@ -210,6 +211,11 @@ class Loop:
                 max(0, batch.bytes + batch.remaining - self._remaining), started - self._asked
             )
         self._asked, self._remaining = started, batch.remaining
+
+    def _unread_at(self, now: float) -> float:
+        """How many bytes there are to be read by now, at a guess."""
+        since = now if self._asked is None else self._asked
+        return self._remaining + self.pace.written * max(0.0, now - since)
 
     def leave(self, started: float, ahead: float = 0.0, looked: bool = False) -> Emission:
         """Lets windows leave that are due, without reading; what is due so far ahead leaves too.
@@ -485,7 +491,8 @@ class Loop:
         if any(recipe.sources is not None for recipe in self._next_recipes()):
             return  # which ones are wanted is known by who has not begun to read
         emitted = self._retention.emitted(self.catalog)
-        answer = self.collection.answer(self.catalog, Due(), emitted)
+        to_save = self._retention.to_save(self.catalog, emitted)
+        answer = self.collection.answer(self.catalog, Due(), to_save)
         self._journal.commit(self.catalog, Emission(to_save=answer.to_save), batch.positions)
         self._unsaved = False
 
