@@ -530,7 +530,8 @@ class Loop:
             self.progress.previous |= kept_of(emission)
             self.progress.windows += sum(len(left.final.counts) for left in emission.windows)
             self._chooser.merged(answer.costs)
-            self._retention.note(self.catalog, emitted, agenda)
+            ends = self._recipes.ends(self.catalog) if self.catalog.retained else {}
+            self._retention.note(self.catalog, emitted, agenda, ends)
             self._retention.forget(self.catalog, emitted, self.collection, agenda.at.now)
         now = agenda.at.now
         self._retention.forget_bounded(self.catalog, agenda.horizons, self.collection, now)
