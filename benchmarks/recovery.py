@@ -32,9 +32,9 @@ CREATE STREAM logs (t DOUBLE, k BIGINT, n BIGINT) FROM '{folder}/logs/{{source}}
 FORMAT json TIMESTAMP t;
 CREATE JOB sums AS SELECT k % 10 AS k, count(*) AS n FROM logs GROUP BY 1 WINDOW 1 SECOND;
 CREATE JOB keys AS SELECT k, sum(n) AS n, max(n) AS m FROM logs GROUP BY k
-ORDER BY n DESC LIMIT 10 WINDOW 10 MINUTES EVERY 1 MINUTE;
+ORDER BY n DESC LIMIT 10 WINDOW 10 MINUTES EVERY 10 SECONDS;
 """
-BEFORE = 300  # seconds of the past in the logs
+BEFORE = 60  # seconds of the past in the logs
 RATE = 20_000  # records a second of these
 
 

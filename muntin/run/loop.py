@@ -491,7 +491,8 @@ class Loop:
         if any(recipe.sources is not None for recipe in self._next_recipes()):
             return  # which ones are wanted is known by who has not begun to read
         emitted = self._retention.emitted(self.catalog)
-        answer = self.collection.answer(self.catalog, Due(), emitted)
+        to_save = self._retention.to_save(self.catalog, emitted)
+        answer = self.collection.answer(self.catalog, Due(), to_save)
         self._journal.commit(self.catalog, Emission(to_save=answer.to_save), batch.positions)
         self._unsaved = False
 

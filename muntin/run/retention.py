@@ -45,15 +45,18 @@ class Retention:
         past = self._progress.past
         for id_, jobs in catalog.retained.items():
             shape, board = catalog.shapes[id_], agenda.board_of(jobs[0])
+            axis = shape.axis.column
             if id_ not in past:
-                firsts = [t.first for t in board.tracks.values() if t.first > NEVER]
+                sources = agenda.scoreboard.sources.values()
+                firsts = [s.first[axis] for s in sources if axis in s.first]
                 if not firsts:
                     continue
-                began = max(self._began.pop(id_, NEVER), min(firsts) * shape.pane)
+                first = min(firsts) // shape.pane * shape.pane
+                began = max(self._began.pop(id_, NEVER), first)
                 past[id_] = Past(shape.pane, began, began, began)
             known = past[id_]
             known.regrid(shape.pane)
-            reached = agenda.scoreboard.last(shape.axis.column)
+            reached = agenda.scoreboard.last(axis)
             until = max(known.until, (reached // shape.pane + 1) * shape.pane)
             start, end = known.settled // shape.pane, -(-until // shape.pane)
             runs = runs_of(board, catalog.windows[id_], shape.pane, start, end)

@@ -25,7 +25,7 @@ class Recovery:
     """What is measured of one stream, with the bound in seconds; without one, nothing is asked."""
 
     bound: float = float("inf")
-    empty: Measure = field(default_factory=lambda: Measure(0.5))  # to read hardly a block back
+    empty: Measure = field(default_factory=lambda: Measure(2.0))  # to read hardly a block back
     back: float = 4e-8  # seconds to read a byte of blocks back
     again: float = 4e-8  # seconds to read a byte of logs, and compute and keep its blocks
     saved: int = 0  # bytes of blocks of the last commit
@@ -57,6 +57,8 @@ class Recovery:
         """Takes that an executor was lost, and how long it took to stand where one stood."""
         self.losses += 1
         self.last = seconds
+        # All that is neither blocks nor logs: tasks that fail first, executors that have just come.
+        self.empty.take(max(0.0, seconds / self.slower - self.saved * self.back))
 
     @property
     def known(self) -> tuple[float, ...]:

@@ -1,4 +1,4 @@
-"""When steps of a collection go: what no window needs any more, and where lineage is cut."""
+"""When steps of a collection go: what no window needs any more, and when they are merged."""
 
 from __future__ import annotations
 
@@ -67,9 +67,9 @@ def is_needed(
 
 
 def is_many(steps: int) -> bool:
-    """Whether so many steps are merged into one, with their lineage cut there.
+    """Whether so many steps are merged into one: each is one more to unite for every answer.
 
-    Every step is one more partition to unite for each answer, and one more set of logs to read
-    again where an executor is lost.
+    What is lost does not come from them (`schedule/recovery.py`), so their number has no part in
+    how long recovery takes.
     """
     return steps >= STEPS_AT_MOST

@@ -183,6 +183,11 @@ class StreamRun:
         """Notes that something was lost just now."""
         self._lost = self._lost or (time.monotonic(), self.loop.progress.bytes)
 
+    @property
+    def stands(self) -> bool:
+        """Whether it is where it was before something was lost."""
+        return self._lost is None
+
     def stand(self) -> list[str]:
         """Says how long it took to stand again where it stood, once it does."""
         # While logs are followed, all is committed with every turn.
@@ -337,7 +342,8 @@ class SparkRun:
 
         over_by_now: list[StreamRun] = []  # of finite input
         while (runs or self._door is not None) and not self.stop.is_set():
-            if settings.follow and executors.have_come(self._due_in(runs)):
+            stand = all(run.stands for run in runs)  # first of all, on whoever is left
+            if settings.follow and stand and executors.have_come(self._due_in(runs)):
                 come = LostError("executors have come, to spread it over", "")
                 for run in runs:
                     yield self._again(run, come, working)

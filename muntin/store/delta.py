@@ -111,6 +111,8 @@ def exists(place: Storage) -> bool:
 
 
 def _opened(place: Storage) -> DeltaTable:
+    if isinstance(place, LocalFolder):
+        log.require_entries(place.path())
     return DeltaTable(place.where(), storage_options=place.options())
 
 

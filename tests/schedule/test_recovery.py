@@ -64,6 +64,14 @@ def test_saved_blocks_are_written_anew_where_that_helps() -> None:
     assert not recovery.is_loose(50 * MB, 10 * MB)  # nearly all of it is needed
 
 
+def test_a_loss_tells_what_it_takes_beside_blocks() -> None:
+    recovery = known(60.0, back=1 / MB)
+    recovery.committed(5 * MB)
+    for _ in range(50):
+        recovery.lost(12.0)
+    assert abs(recovery.takes - 12.0) < 0.1
+
+
 def test_what_is_known_is_kept() -> None:
     recovery = known(10.0, 1e-8, 2e-8)
     recovery.committed(7 * MB)

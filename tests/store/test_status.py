@@ -21,8 +21,8 @@ def test_recovery_is_kept_with_a_state_and_told(tmp_path: Path) -> None:
         "recovery of stream 'logs': reads back 5.0 MB of blocks in about 1.0 s, and again what was "
         "read since; bound 10 s"
     )
-    recovery.lost(2.25)
-    assert told("logs", recovery) == f"{text}; needed once, last for 2.2 s"
+    recovery.lost(1.0)
+    assert told("logs", recovery) == f"{text}; needed once, last for 1.0 s"
     recovery.lost(3.0)
     assert told("logs", recovery).endswith("; needed 2 times, last for 3.0 s")
 

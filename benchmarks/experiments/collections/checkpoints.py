@@ -30,7 +30,7 @@ DECAY = 0.8
 
 
 def run(pictures: Path | None, quick: bool) -> Iterator[str]:
-    rows = 5_000 if quick else 40_000
+    rows = 5_000 if quick else 20_000
     history = measured(start_context("local[2]"), rows)
     names = [each.name.rpartition(" ")[0] for each in history[-10:]]
     yield f"{STEPS} steps of {rows:,} requests; of the last step, measured:"

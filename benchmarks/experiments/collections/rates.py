@@ -28,12 +28,12 @@ EXECUTORS = 4
 FINE = 32
 HELD_BELOW = 0.8  # seconds
 SIDE = 0.25  # of the square, where the city's is 1
-VOLUMES = (1, 2, 4, 4, 2, 1)
+VOLUMES = (1, 2, 4, 2)
 
 
 def run(pictures: Path | None, quick: bool) -> Iterator[str]:
-    rows, steps, seconds = (3_000, 4, 3.0) if quick else (80_000, 6, 5.0)
-    rates = (1, 4) if quick else (0.5, 1, 2, 3, 4, 6, 8, 12, 16)
+    rows, steps, seconds = (3_000, 4, 3.0) if quick else (50_000, 4, 4.0)
+    rates = (1, 4) if quick else (1, 2, 4, 6, 8, 12, 16)
     volumes = VOLUMES[:3] if quick else VOLUMES
     known = zones()
     response: dict[str, Line] = {}

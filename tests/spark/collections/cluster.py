@@ -182,7 +182,8 @@ def lose(
     held = Held(folder)
     asking = Thread(target=lambda: answers.append(collection.between().per_group(held).sum()))
     asking.start()
-    wait_for(lambda: held.begun >= EXECUTORS)
+    homes = {each for homes in collection.homes.values() for each in homes}
+    wait_for(lambda: held.begun >= len(homes))
     lost = collection.homes[collection.groups.leaves[0]][0]
     os.kill(_process_of(lost.id, there), signal.SIGKILL)
     held.released.touch()
