@@ -221,7 +221,7 @@ class Journal:
         if gone:
             raise StateError(f"results of job '{gone[0]}': their table was taken away while it ran")
         self.batch = batch
-        self._untidy |= dict.fromkeys(self._prepared) if anew else {}
+        self._untidy |= {job: None for job in self._prepared if anew}
         return emission
 
     def _keep_panes(self, catalog: Catalog, new: ToSave) -> list[str]:
