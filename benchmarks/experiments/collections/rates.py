@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import SparkSession
 
-from benchmarks.experiments.collections.cluster import cluster
+from benchmarks.experiments.collections.cluster import cluster, slowed
 from benchmarks.experiments.collections.data import CITY, trips, zones
 from benchmarks.experiments.collections.systems import Plain, Stark, System
 from benchmarks.experiments.plots import Line, Panel, draw
@@ -93,7 +93,7 @@ def systems(session: SparkSession, rows: int, known: list[int]) -> list[System]:
 def at_rate(system: System, rate: float, seconds: float, steps: Sequence[int]) -> float:
     """The mean response time, from when a question was due to its answer."""
     rng = random.Random(rate)
-    with ThreadPoolExecutor(64) as threads:
+    with slowed(), ThreadPoolExecutor(64) as threads:
         began = time.perf_counter()
         waiting: list[Future[float]] = []
         for n in range(max(2, int(rate * seconds))):
