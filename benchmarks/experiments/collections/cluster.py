@@ -77,6 +77,7 @@ def cluster(executors: int, memory: str = "1024m") -> Iterator[SparkSession]:
             "spark.locality.wait": "3s",
             "spark.scheduler.mode": "FAIR",
             "spark.driver.extraJavaOptions": "-Xms256m",
+            "spark.executorEnv.PYTHONPATH": str(Path(__file__).parents[3]),  # what is asked is here
         }
         context = SparkContext(conf=SparkConf().setAll(list(settings.items())))
         context.setCheckpointDir(f"{folder}/written")

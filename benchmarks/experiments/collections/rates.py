@@ -32,7 +32,7 @@ VOLUMES = (1, 2, 4, 2)
 
 
 def run(pictures: Path | None, quick: bool) -> Iterator[str]:
-    rows, steps, seconds = (3_000, 4, 3.0) if quick else (50_000, 4, 4.0)
+    rows, steps, seconds = (3_000, 4, 3.0) if quick else (40_000, 4, 4.0)
     rates = (1, 4) if quick else (1, 2, 4, 6, 8, 12, 16)
     volumes = VOLUMES[:3] if quick else VOLUMES
     known = zones()
