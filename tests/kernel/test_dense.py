@@ -83,18 +83,28 @@ RECORD = st.tuples(st.integers(0, 12), st.sampled_from("abcdefg"), st.none() | s
     st.booleans(),
     st.sampled_from([1, 30, 4_000_000]),
     st.sampled_from(["c0", "c1"]),
+    st.sampled_from([1, 2, 64]),
+    st.sampled_from([-3, 0]),
 )
 @settings(deadline=None)
 def test_the_first_rows_are_among_those_of_the_top(
-    records: list[tuple[int, str, int | None]], limit: int, largest: bool, at_once: int, cell: str
+    records: list[tuple[int, str, int | None]],
+    limit: int,
+    largest: bool,
+    at_once: int,
+    cell: str,
+    stretches: int,
+    lowest: int,
 ) -> None:
     """With ties and unknown sums: what is left out is behind the last that is asked for."""
     job = job_of("count(*) AS c, sum(n) AS n", SPEC)
-    given_ = table_of([Record(t, k, n, "x") for t, k, n in records])
+    numbers = [None if n is None else max(n, lowest) for _, _, n in records]
+    given_ = table_of([Record(t, k, n, "x") for (t, k, _), n in zip(records, numbers, strict=True)])
     blocks, _ = compute(given_, "web", [Recipe(job.shape, job.windows)], Clocks(None))
     (block,) = blocks.values()
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(dense, "_CELLS_AT_ONCE", at_once)
+        patch.setattr(dense, "_STRETCHES", stretches)
         ask = partial(dense_windows, job.shape, block, job.windows[0], range(1, 18), exact=True)
         every, top = ask().to_pylist(), ask(top=Top(cell, limit, largest)).to_pylist()
     for w in range(1, 18):
