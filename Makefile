@@ -17,7 +17,7 @@ run: $(VENV)/ready
 
 # All tests, or some: `make test TESTS=tests/logs`.
 test: $(VENV)/ready-dev
-	@scripts/with-java $(PY) -m pytest -n $(WORKERS) --dist loadgroup $(TESTS)
+	@scripts/with-java $(PY) -m pytest -n $(WORKERS) --dist loadgroup --durations 40 --durations-min 5 $(TESTS)
 
 # Property tests with seeds that are printed, until MINUTES are over. `make soak SEED=…` repeats one.
 soak: $(VENV)/ready-dev

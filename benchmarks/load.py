@@ -7,7 +7,8 @@
 Servers write JSON lines at a rate that is raised until windows of a second, WITHIN 1 SECOND, are
 not complete in time any more. The highest rate that was held is then held for long, with a look
 at the memory, and exceeded by half and by as much again before it falls. Lags are from the end of
-a window to when its result has left. The servers take a part of the same cores.
+a window to when its rows can be read in the table. The servers take a part of the same cores.
+`--rate` leaves out the search: it holds that rate, and exceeds it.
 
 Structured Streaming cannot follow a file that grows, so the servers write it a new file each tenth
 of a second. It has no bounds: its lag is whatever it is, and what it cannot hold comes later.
@@ -26,6 +27,7 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
+from datetime import datetime
 from pathlib import Path
 from typing import Protocol
 
@@ -55,6 +57,15 @@ def job_texts(jobs: int) -> list[str]:
         "WINDOW 1 SECOND PANE 100 MILLISECONDS WITHIN 1 SECOND;"
         for number, key, store in questions(jobs)
     ]
+
+
+def sql_of(folder: Path, jobs: int) -> str:
+    """The program, over logs in a folder."""
+    columns = "t DOUBLE, server VARCHAR, product VARCHAR, store VARCHAR, event VARCHAR, "
+    columns += "clicks BIGINT, latency_ms BIGINT"
+    stream = f"CREATE STREAM shop ({columns}) FROM '{folder}/logs/{{source}}.log' "
+    stream += "FORMAT json TIMESTAMP t;"
+    return "\n".join([stream, *job_texts(jobs)]) + "\n"
 
 
 def questions(jobs: int) -> Iterator[tuple[int, str, str]]:
@@ -174,16 +185,20 @@ class Load:
         self.recover(int((held or first) * _CALM))
         return held
 
-    def run(self, step: float, seconds: float, over: float, first: int = _FIRST_RATE) -> None:
-        """The highest rate, held; more than that; and the way back."""
-        rate = self.highest(step, first)
+    def run(
+        self, step: float, seconds: float, over: float, first: int, known: int | None = None
+    ) -> None:
+        """The highest rate, held; more than that; and the way back. It may be known."""
+        rate = known or self.highest(step, first)
         if not rate:
             print(f"not even {first:,} records a second are held", flush=True)
             return
+        if known:
+            self.recover(int(rate * _CALM))
         while not self.phase("held", rate, seconds).is_held and rate > first:
             rate = int(rate * 0.85)
             self.recover(int(rate * _CALM))
-        for factor in (1.5, 2.0):
+        for factor in (1.5, 2.0) if over else ():
             self.phase(f"{factor}x", int(factor * rate), over)
             took = self.recover(int(rate * _CALM))
             print(f"recovered after {took:.0f} s", flush=True)
@@ -194,12 +209,8 @@ class Muntin:
 
     def __init__(self, folder: Path, jobs: int, cores: int) -> None:
         self._state, self._jobs = folder / "state", jobs
-        columns = "t DOUBLE, server VARCHAR, product VARCHAR, store VARCHAR, event VARCHAR, "
-        columns += "clicks BIGINT, latency_ms BIGINT"
-        stream = f"CREATE STREAM shop ({columns}) FROM '{folder}/logs/{{source}}.log' "
-        stream += "FORMAT json TIMESTAMP t;"
         sql = folder / "jobs.sql"
-        sql.write_text("\n".join([stream, *job_texts(jobs)]) + "\n")
+        sql.write_text(sql_of(folder, jobs))
         command = ["run", str(sql), "--state", str(self._state), "--master", f"local[{cores}]"]
         log = (folder / "muntin.txt").open("w")
         self._process = subprocess.Popen(
@@ -214,16 +225,34 @@ class Muntin:
                 rows = Results(self._state).read(f"job_{number}").to_pylist()
             except MuntinError:
                 continue
-            windows = {row["window_end"]: row for row in rows}
+            shown = shown_at(self._state / "results" / f"job_{number}")
+            windows = {row["window_end"].timestamp(): row for row in rows}
             for end, row in windows.items():
-                if since < end.timestamp() <= until:
-                    lag = row["emitted_at"].timestamp() - end.timestamp()
-                    found.append(Left(end.timestamp(), lag, row["c2"]["area"]))
+                if since < end <= until:
+                    lag = shown.get(end, row["emitted_at"].timestamp()) - end
+                    found.append(Left(end, lag, row["c2"]["area"]))
         return found
 
     def end(self) -> None:
         self._process.send_signal(signal.SIGTERM)
         self._process.wait(60)
+
+
+def shown_at(table: Path) -> dict[float, float]:
+    """By the end of a window, when its rows could first be read: when its entry was written."""
+    shown: dict[float, float] = {}
+    for entry in sorted((table / "_delta_log").glob("*.json")):
+        actions = [json.loads(line) for line in entry.read_text().splitlines()]
+        if not any("txn" in action for action in actions):
+            continue  # files that were merged
+        for stats in (json.loads(a["add"]["stats"]) for a in actions if "add" in a):
+            first, last = (
+                datetime.fromisoformat(stats[which]["window_end"]).timestamp()
+                for which in ("minValues", "maxValues")
+            )
+            for end in range(int(first), int(last) + 1):
+                shown.setdefault(float(end), entry.stat().st_mtime)
+    return shown
 
 
 class Streaming:
@@ -282,7 +311,7 @@ def measure(jobs: int, given: argparse.Namespace) -> list[Phase]:
                     if time.time() - began > _PATIENCE_SECONDS:
                         raise TimeoutError(f"no window has left within {_PATIENCE_SECONDS:.0f} s")
                 load = Load(folder, contestant, jobs)
-                load.run(given.step, given.seconds, given.over, given.first)
+                load.run(given.step, given.seconds, given.over, given.first, given.rate)
             finally:
                 contestant.end()
     return load.phases
@@ -296,6 +325,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--step", type=float, default=20.0, help="seconds of a step of the search")
     parser.add_argument("--over", type=float, default=60.0, help="seconds of 1.5x and 2x")
     parser.add_argument("--first", type=int, default=_FIRST_RATE, help="records/s to begin with")
+    parser.add_argument("--rate", type=int, help="records/s that are known to be held")
     parser.add_argument("--streaming", action="store_true", help="Structured Streaming")
     parser.add_argument("--folder", help="where logs and state are; best on a real disk")
     parser.add_argument("--json", type=Path)

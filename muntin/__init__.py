@@ -9,7 +9,8 @@ import typing as _typing
 from importlib import import_module as _import_module
 
 if _typing.TYPE_CHECKING:
-    from muntin.api import attach, results, run_on_spark
+    from muntin.api import ask, attach, results, run_on_spark
+    from muntin.ask.answering import PastRows
     from muntin.collections.zorder import ZOrder
     from muntin.control.client import connect
     from muntin.errors import (
@@ -51,6 +52,7 @@ __all__ = [
     "MapReduce",
     "MuntinError",
     "OrderError",
+    "PastRows",
     "Program",
     "Reason",
     "Result",
@@ -59,6 +61,7 @@ __all__ = [
     "StateError",
     "Stream",
     "ZOrder",
+    "ask",
     "attach",
     "connect",
     "load",
@@ -71,7 +74,8 @@ __all__ = [
 
 
 _HOMES = {
-    "muntin.api": ("attach", "results", "run_on_spark"),
+    "muntin.api": ("ask", "attach", "results", "run_on_spark"),
+    "muntin.ask.answering": ("PastRows",),
     "muntin.collections.zorder": ("ZOrder",),
     "muntin.control.client": ("connect",),
     "muntin.errors": tuple(name for name in __all__ if name.endswith("Error")),

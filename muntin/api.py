@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, cast
 
 import pyarrow as pa
 
-from muntin.errors import InputError
+from muntin.errors import InputError, WireError
 from muntin.model.jobs import Program
 from muntin.run.agents import require_agents
 from muntin.run.inline import log
@@ -26,7 +26,9 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
+    from muntin.ask.answering import PastRows
     from muntin.control.access import Access
+    from muntin.control.client import Client
     from muntin.spark.attach import Control
     from muntin.windows.choice import Sharing
 
@@ -139,6 +141,40 @@ def sharing_of(text: str, option: str) -> Sharing:
 def results(job: str, state: Place = DEFAULT_STATE, window: str = "all") -> pa.Table:
     """A job's stored rows: all of them, or those of the `latest` window."""
     return Results(state).read(job, latest=is_latest(window, "window"))
+
+
+def ask(text: str, state: Place = DEFAULT_STATE, spark: SparkSession | None = None) -> PastRows:
+    """The answer to a question about any range of what jobs have retained, with its score.
+
+    A program that runs on the state is asked, and answers from its memory; else the state is
+    read. With a session of Spark, panes are merged there.
+    """
+    from muntin.ask.answering import Asking
+
+    if spark is not None:
+        from muntin.spark.asking import SparkMerge
+
+        return Asking(state).ask(text, SparkMerge(spark.sparkContext))
+    client = running(state)
+    return Asking(state).ask(text) if client is None else client.ask(text)
+
+
+def explain(text: str, state: Place = DEFAULT_STATE) -> str:
+    """What would be read to answer a question, and whether that is in memory or on disk."""
+    from muntin.ask.answering import Asking
+
+    client = running(state)
+    return Asking(state).explain(text) if client is None else client.explain(text)
+
+
+def running(state: Place) -> Client | None:
+    """The program that runs on a state, if one does that can be asked from here."""
+    from muntin.control.client import connect
+
+    try:
+        return connect(state)
+    except (InputError, WireError):
+        return None
 
 
 def is_latest(text: str, option: str) -> bool:

@@ -123,6 +123,7 @@ def explain(
         from muntin.language.explain import explain as explain_program
         from muntin.language.explain import explain_stream
         from muntin.store.checkpoint import choices_in
+        from muntin.store.status import recoveries, told
 
     try:
         program = programs.load(file, _keys(keys))
@@ -132,6 +133,8 @@ def explain(
         raise
     choices = choices_in(state, program) if state is not None else {}
     typer.echo(explain_program(program, choices))
+    for name, each in (recoveries(state) if state is not None else {}).items():
+        typer.echo(told(name, each))
 
 
 @app.command("try")
@@ -187,6 +190,9 @@ def run(
     supervise: Annotated[
         bool, typer.Option("--supervise", help="Start it again when it dies.")
     ] = False,
+    recovery: Annotated[
+        str, typer.Option(help="Within this long all goes on after an executor was lost.")
+    ] = "30s",
     local_dir: Annotated[
         Path | None,
         typer.Option(help="A folder of this machine for temporary files, also Spark's."),
@@ -219,7 +225,8 @@ def run(
         chosen = cast("Sharing", sharing)
         held = _keys(keys)
         waits, folder = seconds_of(idle, "--idle"), file.absolute().parent
-        options = RunOptions(state, once, seconds, waits, chosen, held, access, folder)
+        bound = seconds_of(recovery, "--recovery")
+        options = RunOptions(state, once, seconds, waits, chosen, held, access, folder, bound)
         program = programs.load(file, held)
         if once or access is None or not program.streams:
             program = _chosen(program, None)  # jobs may be created while it runs
@@ -275,6 +282,37 @@ def results(
 
 
 @app.command()
+def ask(
+    question: Annotated[
+        str, typer.Argument(help="SELECT … FROM a job with RETAIN, BETWEEN two times.")
+    ],
+    state: State = DEFAULT_STATE,
+    format_: Format = OutputFormat.TABLE,
+    explain: Annotated[
+        bool, typer.Option("--explain", help="Say what would be read, and do not answer.")
+    ] = False,
+    master: Annotated[
+        str | None, typer.Option(help="Merge panes on Spark: local[4], or spark://HOST:PORT.")
+    ] = None,
+) -> None:
+    """Ask about any range of the past, from panes that jobs with RETAIN have left."""
+    with loading():
+        from muntin import api
+        from muntin.show.past import write
+
+    if explain:
+        typer.echo(api.explain(question, state))
+        return
+    if master is None:
+        write(api.ask(question, state), format_, sys.stdout, sys.stderr)
+        return
+    with loading():
+        from muntin.spark.asking import asked_on
+
+    write(asked_on(master, question, state), format_, sys.stdout, sys.stderr)
+
+
+@app.command()
 def status(
     state: State = DEFAULT_STATE,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object.")] = False,
@@ -282,13 +320,19 @@ def status(
     """Show each job's windows, lags against its bound, mean C² and misses, and all sources."""
     with loading():
         from muntin.show.status import draw
+        from muntin.store.status import recoveries, told
         from muntin.store.status import status as status_of
 
     jobs, sources = status_of(state)
+    known = recoveries(state)
     if as_json:
-        typer.echo(json.dumps({"jobs": jobs, "sources": sources}, default=_iso))
+        recovery = [{"stream": name, **each.figures()} for name, each in known.items()]
+        whole = {"jobs": jobs, "sources": sources, "recovery": recovery}
+        typer.echo(json.dumps(whole, default=_iso))
     else:
         draw(jobs, sources, console(sys.stdout))
+        for name, each in known.items():
+            typer.echo(told(name, each))
 
 
 @app.command()

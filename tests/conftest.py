@@ -65,6 +65,12 @@ def looking_ahead(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("muntin.kernel.consolidate.WORTH_LOOKING_AHEAD", 0)
 
 
+@pytest.fixture
+def looking_at_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every look is at all files: a run that is stepped by hand does not wait for events."""
+    monkeypatch.setattr("muntin.logs.folders.Folders.changed", lambda self: None)
+
+
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
     from pyspark.sql import SparkSession

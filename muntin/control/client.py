@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urlencode, urlsplit
 
 from muntin.control.access import token_in
@@ -28,6 +28,9 @@ from muntin.errors import (
     WireError,
 )
 from muntin.store.storage import Place, Storage, storage_of
+
+if TYPE_CHECKING:
+    from muntin.ask.answering import PastRows
 
 _SECONDS = 60.0  # in which something comes; a service gives a sign of life every 15
 _AGAIN = 1.0  # seconds after which a follower who was cut off comes back, where it is full
@@ -174,6 +177,16 @@ class Client:
         told = self._ask("GET", f"/jobs/{quote(job)}/results?window={window}")
         return [_answer(each) for each in told["results"]]
 
+    def ask(self, text: str) -> PastRows:
+        """The answer to a question about the past, from the memory of the program."""
+        from muntin.ask.parcels import ARROW, unpacked
+
+        return unpacked(self._sent_back("POST", "/ask", {"text": text}, {"accept": ARROW}))
+
+    def explain(self, text: str) -> str:
+        """What would be read to answer a question."""
+        return str(self._ask("POST", "/ask", {"text": text, "explain": True})["explain"])
+
     def follow(self, job: str, after: str | None = None, start: bool = False) -> Iterator[Answer]:
         """Results as they are committed, until the program stops: each once, none left out.
 
@@ -273,10 +286,26 @@ class Client:
     # The wire.
 
     def _ask(self, method: str, path: str, body: dict[str, Any] | None = None) -> dict[str, Any]:
+        content = self._sent_back(method, path, body)
+        try:
+            told: dict[str, Any] = json.loads(content)
+        except ValueError:
+            raise WireError(self._another()) from None
+        return told
+
+    def _sent_back(
+        self,
+        method: str,
+        path: str,
+        body: dict[str, Any] | None = None,
+        more: Mapping[str, str] | None = None,
+    ) -> bytes:
+        """What a request is answered with; the error, where it is refused."""
         data = None if body is None else json.dumps(body).encode()
         connection = self._connection()
         try:
-            response = self._sent(connection, method, path, data, self._headers)
+            headers = self._headers | dict(more or {})
+            response = self._sent(connection, method, path, data, headers)
             content = response.read()
         except (OSError, http.client.HTTPException) as error:
             raise WireError(f"{self.url} has broken off its answer: {error}") from error
@@ -284,11 +313,7 @@ class Client:
             connection.close()
         if response.status >= 300:
             raise self._refused(response, content, body or {})
-        try:
-            told: dict[str, Any] = json.loads(content)
-        except ValueError:
-            raise WireError(self._another()) from None
-        return told
+        return content
 
     def _connection(self) -> http.client.HTTPConnection:
         host, port = self._parts.hostname or "", self._parts.port

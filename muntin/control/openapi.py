@@ -17,6 +17,7 @@ def _ref(name: str) -> _Json:
 
 
 _TEXT: _Json = {"type": "string"}
+_TEXTS: _Json = {"type": "array", "items": {"type": "string"}}
 _NUMBER: _Json = {"type": "integer"}
 _POSITION: _Json = {"oneOf": [{"type": "string", "format": "date-time"}, _NUMBER]}
 _EXPECTED = {
@@ -204,6 +205,13 @@ _PATHS: _Json = {
                 _in("header", "Last-Event-ID", _TEXT, "goes on behind that result"),
             ),
             media="text/event-stream",
+        )
+    },
+    "/ask": {
+        "post": _call(
+            "A question about any range of what jobs retain: rows, and the score of each range",
+            _object({"rows": {"type": "array"}, "ranges": {"type": "array"}, "notes": _TEXTS}),
+            body=_object({"text": _TEXT, "explain": {"type": "boolean"}}, ("text",)),
         )
     },
 }

@@ -131,7 +131,7 @@ class Ordering:
     # What is to be.
 
     async def _sql(self, request: Request) -> Response:
-        body = await _object(request)
+        body = await body_of(request)
         expected = body.get("expected", {})
         if not isinstance(expected, dict) or not all(map(_is_version, expected.values())):
             message = 'expected is an object of versions, as in {"hot_products": 3}'
@@ -139,7 +139,7 @@ class Ordering:
         return await self._do(lambda: self._door.submit(_text(body), expected))
 
     async def _create(self, request: Request) -> Response:
-        body = await _object(request)
+        body = await body_of(request)
 
         def create() -> Reply:
             if created(_text(body)).args.get("replaces"):
@@ -150,7 +150,7 @@ class Ordering:
         return await self._do(create, 201)
 
     async def _replace(self, request: Request) -> Response:
-        body, name = await _object(request), str(request.path_params["job"])
+        body, name = await body_of(request), str(request.path_params["job"])
         expected = _expected(request, body, name)
 
         def replace() -> Reply:
@@ -181,7 +181,7 @@ class Ordering:
 
     async def _say(self, request: Request, words: Callable[[str, _Body], str]) -> Response:
         """Has a statement done that names a job."""
-        body, name = await _object(request), str(request.path_params["job"])
+        body, name = await body_of(request), str(request.path_params["job"])
         expected = _expected(request, body, name)
 
         def say() -> Reply:
@@ -245,7 +245,7 @@ def _effect(effect: Effect) -> dict[str, Any]:
     }
 
 
-async def _object(request: Request) -> _Body:
+async def body_of(request: Request) -> _Body:
     """The body, which is a JSON object; none is an empty one."""
     body = await request.body()
     try:

@@ -12,10 +12,13 @@ from typing import Any, TypeVar
 
 from anyio import CapacityLimiter, to_thread
 from starlette.requests import Request
-from starlette.responses import Response, StreamingResponse
+from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 
+from muntin.ask.answering import Asking
+from muntin.ask.parcels import ARROW, as_json, packed
 from muntin.control.feed import ROWS, Feed
+from muntin.control.ordering import body_of
 from muntin.control.refusals import RefusedError
 from muntin.control.told import FIRST, Position, Told
 
@@ -59,8 +62,11 @@ class Bell:
 class Reading:
     """The routes to read by."""
 
-    def __init__(self, feed: Feed, bell: Bell, name_of: Callable[[str], str]) -> None:
+    def __init__(
+        self, feed: Feed, bell: Bell, name_of: Callable[[str], str], asking: Asking
+    ) -> None:
         """`name_of` gives a job's name as it is written, or refuses one that there is not."""
+        self._asking = asking
         self._feed = feed
         self._bell = bell
         self._name_of = name_of
@@ -72,6 +78,7 @@ class Reading:
         return [
             Route("/jobs/{job}/results", self._results),
             Route("/jobs/{job}/events", self._events),
+            Route("/ask", self._ask, methods=["POST"]),
         ]
 
     async def _apart(self, do: Callable[..., T], *args: Any) -> T:
@@ -97,6 +104,24 @@ class Reading:
                 raise _too_many(job)
             results.append(one.text)
         return '{"results": [' + ",\n".join(results) + "]}\n"
+
+    async def _ask(self, request: Request) -> Response:
+        """A question about the past; rows that were read for one stay in memory for the next."""
+        body = await body_of(request)
+        text = body.get("text")
+        if not isinstance(text, str) or not text.strip():
+            raise RefusedError(400, "input", 'expected a question: {"text": "SELECT …"}')
+        if body.get("explain"):
+            return JSONResponse({"explain": await self._apart(self._asking.explain, text)})
+        answer = await self._apart(self._asking.ask, text)
+        if request.headers.get("accept") == ARROW:
+            return Response(await self._apart(packed, answer), media_type=ARROW)
+        if answer.rows.num_rows > ROWS:
+            message = f"the answer has {answer.rows.num_rows:,} rows, and {ROWS:,} are the most"
+            less = "LIMIT asks for fewer, and `muntin ask` gets all"
+            raise RefusedError(413, "size", f"{message} that is sent at once; {less}")
+        told = await self._apart(as_json, answer)
+        return Response(told, media_type="application/json")
 
     async def _events(self, request: Request) -> Response:
         job = await self._apart(self._name_of, request.path_params["job"])

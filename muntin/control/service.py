@@ -19,6 +19,8 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 
+from muntin.ask.answering import Asking
+from muntin.ask.keeping import Memory
 from muntin.control.access import Access
 from muntin.control.address import Address, announced
 from muntin.control.connection import MOST, Connection
@@ -119,7 +121,7 @@ class _Service:
 
     def _app(self, bell: Bell) -> Guard:
         ordering = Ordering(self._door, self._state)
-        reading = Reading(self._feed, bell, ordering.name_of)
+        reading = Reading(self._feed, bell, ordering.name_of, Asking(self._state, Memory()))
         handlers = {MuntinError: _refused, HTTPException: _unknown, Exception: _failed}
         app = Starlette(
             routes=[*ordering.routes, *reading.routes],

@@ -1,4 +1,4 @@
-"""When a job's windows may leave: WITHIN, FIDELITY, STRAGGLERS, REVISE, EMIT; and MAX ERRORS."""
+"""When windows may leave: WITHIN, FIDELITY, STRAGGLERS, REVISE, EMIT; MAX ERRORS, RETAIN."""
 
 from __future__ import annotations
 
@@ -61,9 +61,42 @@ def bounded(script: Script, node: exp.Expr, over: Over, job: Job) -> Job:
             "looks back at; a job has one or the other"
         )
         raise script.error(message, node.args["emit"])
-    job = replace(job, shape=shape, bounds=bounds)
+    job = _retaining(script, node.args.get("retain"), replace(job, shape=shape, bounds=bounds))
     errors = node.args.get("max")
     return job if errors is None else _allowing(job, int(errors.name))
+
+
+def _retaining(script: Script, clause: exp.Expr | None, job: Job) -> Job:
+    """The job with how long its panes are kept, if any range of them can be merged."""
+    if clause is None:
+        return job
+    length = duration_of(script, clause)
+    if length <= 0:
+        raise script.error("RETAIN must be longer than zero", clause)
+    why = not_retained(job)
+    if why is not None:
+        raise script.error(
+            f"RETAIN keeps panes, to be asked about any range of time; {why}", clause
+        )
+    return replace(job, retain_us=length)
+
+
+def not_retained(job: Job) -> str | None:
+    """Why the panes of a job cannot be kept for questions, in words; None: they can."""
+    shape, kind = job.shape, kind_of(job.shape)
+    if not kind.has_panes or not kind.has_windows:
+        return "this job has none: give it windows of time"
+    if not shape.axis.is_time:
+        return f"windows in {shape.axis.kind} are at no time that could be asked for"
+    if shape.code is not None or shape.states:
+        return "those of Python can be merged by its own process only: write the job in SQL"
+    if shape.spans == "touch":
+        return "spans BY TOUCH count once in each window, and so not in any range"
+    if shape.sample is not None:
+        return "FIDELITY SAMPLED leaves some of them out"
+    if shape.copies > 1 or shape.sets or shape.members:
+        return "this query groups in several ways (or joins streams): make each a job of its own"
+    return None
 
 
 def _allowing(job: Job, errors: int) -> Job:

@@ -17,7 +17,8 @@ from muntin.language.messages import groups_joined
 from muntin.language.sources import SourceParser
 from muntin.units import counted, is_unit
 
-_LIMITS = ("PANE", "BEGIN", "EXTENT", "WITHIN", "FIDELITY", "STRAGGLERS", "REVISE", "EMIT", "MAX")
+_LIMITS = ("PANE", "BEGIN", "EXTENT", "WITHIN", "FIDELITY", "STRAGGLERS", "REVISE", "EMIT", "MAX",
+           "RETAIN")  # fmt: skip
 _OF_WINDOWS = {"EVERY": "slide", "CUMULATE": "step", "FROM": "start", "AT": "zone"}
 _OF_STREAMS = {"FORMAT": "format", "TIMESTAMP": "timestamp", "SLACK": "slack",
                "SOURCES": "sources", "ON BAD ROW": "on_bad_row"}  # fmt: skip
@@ -62,6 +63,7 @@ class CreateJob(exp.Expression):
         "revise": False,
         "emit": False,
         "max": False,
+        "retain": False,
         "end": False,
         "replaces": False,
         "at": False,
@@ -124,10 +126,10 @@ class WindowKind(exp.Expression):
 
 
 class MuntinParser(SourceParser):
-    _in_query = False  # where a statement is a SELECT, as in WITH
+    in_query = False  # where a statement is a SELECT, as in WITH
 
     def _parse_statement(self) -> exp.Expr | None:
-        if self._in_query:
+        if self.in_query:
             return self._parse_select(nested=True) or self._refuse("expected SELECT")
         if not self._curr or self._match(TokenType.SEMICOLON):
             return None
@@ -249,6 +251,12 @@ class MuntinParser(SourceParser):
             while self._match(TokenType.COMMA):
                 sources.append(self._take_string("the quoted name of a source"))
             return "sources", sources, token
+        if self._match_text_seq("RETAIN"):
+            self._refuse(
+                "streams cannot be retained yet: RETAIN stands behind the WINDOW of a job, whose "
+                "panes it keeps",
+                token,
+            )
         if self._match_text_seq("ON"):
             return "on_bad_row", self._take_on_bad_row(), token
         return None
@@ -312,9 +320,9 @@ class MuntinParser(SourceParser):
             self._refuse(f"expected AS SELECT … after the job's name{hint}")
         is_python = self._match_text_seq("PYTHON")
         code = self._take_string("a quoted 'module:Class'") if is_python else None
-        self._in_query = True
+        self.in_query = True
         query = self._placed(self._take_source if is_python else self._parse_select)
-        self._in_query = False
+        self.in_query = False
         if query is None:
             self._refuse("expected SELECT or PYTHON after AS")
         job = CreateJob(this=name, query=query, code=code, end=self._prev.end)
@@ -394,8 +402,19 @@ class MuntinParser(SourceParser):
             return self._since(self._prev, exp.Var(this=self._prev.text.lower()))
         if word == "MAX":
             return self._take_max_errors()
+        if word == "RETAIN":
+            return self._take_retain()
         take = self._take_position if word == "BEGIN" else self._take_extent
         return take(word, length)
+
+    def _take_retain(self) -> exp.Expr:
+        length = self._take_duration("RETAIN")
+        if self._match_text_seq("OF"):
+            message = (
+                "RETAIN keeps the panes of this job; records of streams cannot be retained yet"
+            )
+            self._refuse(message, self._prev)
+        return length
 
     def _take_max_errors(self) -> exp.Expr:
         first = self._prev
@@ -547,7 +566,7 @@ def _next_words(job: exp.Expr, window: exp.Expr) -> str:
     places = {word: (window, key) for word, key in _OF_WINDOWS.items()}
     places |= {word: (job, word.lower()) for word in _LIMITS}
     bounded = any(job.args.get(word.lower()) for word in _LIMITS)
-    paned = {*_OF_WINDOWS, "PANE", "FIDELITY", "STRAGGLERS", "REVISE", "EMIT"}
+    paned = {*_OF_WINDOWS, "PANE", "FIDELITY", "STRAGGLERS", "REVISE", "EMIT", "RETAIN"}
     unwanted = paned if window.args.get("gap") else set()
     unwanted |= set(_OF_WINDOWS) if bounded else set()
     unwanted |= {"AT"} if is_count(window.args.get("range")) else set()

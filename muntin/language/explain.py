@@ -208,6 +208,8 @@ def _leaves(job: Job) -> Iterator[str]:
         yield "  leap     over sources that are two panes behind the middle one"
     if bounds.revise_us is not None:
         yield f"  revise   for {describe(bounds.revise_us)}, when late records come"
+    if job.retain_us is not None:
+        yield f"  retain   panes for {describe(job.retain_us)}: `muntin ask` answers from them"
     if bounds.changes:
         yield "  emit     changes: with every batch, windows that are open and have changed"
 

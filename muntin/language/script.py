@@ -27,8 +27,11 @@ Swap = Callable[[exp.Expr], str | None]  # other words for a node, or None to lo
 
 
 class Script:
-    def __init__(self, text: str, values: Values | None = None) -> None:
-        """`values` are those of parameters that are not to have their defaults."""
+    def __init__(self, text: str, values: Values | None = None, query: bool = False) -> None:
+        """`values` are those of parameters that are not to have their defaults.
+
+        A `query` is a SELECT by itself.
+        """
         written = text.removeprefix("\ufeff")  # some editors begin files with this character
         tokens = _tokens(written)
         self.text, self.written = written, tuple[Written, ...]()
@@ -37,7 +40,7 @@ class Script:
             self.text, self.written = whole.text, whole.statements
             tokens = tokens if self.text == written else _tokens(self.text)
         self._tokens = tokens
-        parsed = _parsed(self._tokens, self.text)
+        parsed = _parsed(self._tokens, self.text, query)
         self.statements = [statement for statement in parsed if statement is not None]
 
     def words(self, node: exp.Expr, swap: Swap = lambda _: None) -> str:
@@ -109,8 +112,9 @@ def _tokens(text: str) -> list[Token]:
         raise LanguageError(message, text, _start(error, text)) from error
 
 
-def _parsed(tokens: list[Token], text: str) -> list[exp.Expr | None]:
+def _parsed(tokens: list[Token], text: str, query: bool = False) -> list[exp.Expr | None]:
     parser = MuntinParser(dialect=Muntin())
+    parser.in_query = query
     try:
         return parser.parse(tokens, text)
     except PlacedParseError as error:

@@ -29,7 +29,7 @@ Numbers = NDArray[np.int64]
 Ranges = list[tuple[int, int]]
 STRIDES = 32 << 10, 512 << 10  # bytes from one look to the next, at least and at most
 LOOK = 4 << 10  # bytes that are looked at
-_LOOKS = 1000  # in a file that is not too short or too long
+LOOKS = 1000  # in a file that is not too short or too long
 _LOOKS_AT_ONCE = 1000
 _NONE = 1 << 62
 
@@ -49,12 +49,12 @@ class TimeIndex:
     high: Numbers
 
     @classmethod
-    def of(cls, orders: Sequence[WorkOrder], stream: Stream) -> TimeIndex:
-        """Looks at the files of a source, of which each is one order."""
+    def of(cls, orders: Sequence[WorkOrder], stream: Stream, most: int = LOOKS) -> TimeIndex:
+        """Looks at the files of a source, of which each is one order, about so often at most."""
         looks = (
             (number, piece)
             for number, order in enumerate(orders)
-            for piece in _looks(order, stream.format)
+            for piece in _looks(order, stream.format, most)
         )
         rows: list[tuple[int, int, int, int]] = []
         for _, same in groupby(looks, lambda look: look[1].names):
@@ -108,7 +108,7 @@ class TimeIndex:
         return kept
 
 
-def _looks(order: WorkOrder, format_: Format) -> Iterator[Piece]:
+def _looks(order: WorkOrder, format_: Format, most: int) -> Iterator[Piece]:
     """Some whole lines here and there; of a compressed file only the first ones."""
     with open_same(Path(order.path), order.fingerprint) as file:
         names = tuple(csv_names(file, order.path, format_)) if format_.kind == "csv" else None
@@ -116,7 +116,7 @@ def _looks(order: WorkOrder, format_: Format) -> Iterator[Piece]:
             unpacked = io.BufferedReader(Gunzip(file, order.start, order.end))
             yield _whole_lines(order.start, unpacked.read(LOOK), names, True)
             return
-        stride = int(np.clip((order.end - order.start) // _LOOKS, *STRIDES))
+        stride = int(np.clip((order.end - order.start) // most, *STRIDES))
         for at in range(order.start, order.end, stride):
             is_first = at == order.start
             file.seek(at if is_first else at - 1)  # a line may begin right here

@@ -146,6 +146,8 @@ class Job:
     """How many errors the job survives, where its text says so."""
     around: Around | None = None
     """The finish, if there is more to a window than the rows of its core."""
+    retain_us: int | None = None
+    """How long its panes are kept for questions, counted from the newest."""
     edition: Edition = field(default=Edition(), compare=False)
     term: Term = Term()
     part_of: str | None = None

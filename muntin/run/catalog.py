@@ -127,6 +127,15 @@ class Catalog:
         return frozenset(each.shape for each in draws if each is not None)
 
     @cached_property
+    def retained(self) -> dict[str, tuple[Job, ...]]:
+        """By shape, the jobs whose panes are kept for questions."""
+        found = {
+            shape: tuple(job for job in jobs if job.retain_us is not None)
+            for shape, jobs in self.by_shape.items()
+        }
+        return {shape: jobs for shape, jobs in found.items() if jobs}
+
+    @cached_property
     def windows(self) -> dict[str, tuple[WindowSpec, ...]]:
         """All kinds of windows that are made of the blocks of each shape."""
         return {recipe.shape.id: recipe.windows for recipe in self.recipes}

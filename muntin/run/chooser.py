@@ -32,7 +32,7 @@ class Chooser:
             replace(
                 recipe,
                 separate=self.choice(recipe.shape, recipe.windows).separate
-                and recipe.shape.id not in catalog.drawn,
+                and recipe.shape.id not in {*catalog.drawn, *catalog.retained},
                 version=catalog.version,
             )
             for recipe in catalog.recipes
@@ -67,7 +67,8 @@ class Chooser:
         """Decides anew; gives what has changed."""
         for id_, shape in catalog.shapes.items():
             windows = catalog.windows[id_]
-            if kind_of(shape).always_shared(windows) is None and shape.draws is None:
+            free = shape.draws is None and id_ not in catalog.retained
+            if free and kind_of(shape).always_shared(windows) is None:
                 before = self.choice(shape, windows)
                 after = choose(windows, self._seen(id_), before, self._wish)
                 self._choices[id_] = after

@@ -224,5 +224,8 @@ class Journal(Protocol):
     def keep_rows(self, name: str, rows: pa.Table) -> str | None:
         """Keeps the rows of a table that is joined; the file they are in, or None: no file."""
 
-    def tidy(self) -> list[str]:
-        """Does what can wait until there is nothing to read; returns what there is to say."""
+    def tidy(self, room: float | None = None) -> list[str]:
+        """Does what can wait until there is nothing to read; returns what there is to say.
+
+        With `room` seconds for it, it does as much as fits.
+        """

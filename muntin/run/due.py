@@ -186,6 +186,10 @@ class Agenda:
         late = shape.revise_us is None
         return *of_shape, job.bounds.leap, left_out, mine, late, shape.since
 
+    def board_of(self, job: Job) -> Board:
+        """What is known of the sources for a job, in its panes."""
+        return self.board(*self._asked(job))
+
     def _again(self, job: Job, which: int) -> dict[int, C2]:
         """The windows that have left, and that late records have changed."""
         touched, spec = self.departures.touched(job, which), job.windows[which]
@@ -255,13 +259,14 @@ class Agenda:
         ]
         return min(deadlines) / 1e6 if deadlines else None
 
-    def next_end(self) -> float | None:
-        """When the next window with a deadline is over, slack included: then is the time to read.
+    def next_end(self, after: float) -> float | None:
+        """When the first window with a deadline is over after some time, slack included.
 
-        A batch that begins sooner cannot complete it, and the next may come too late for that.
+        Then is the time to read: a batch that begins sooner cannot complete it, and the next may
+        come too late for that.
         """
         slack_us = self.catalog.stream.slack(self.times.follow) or 0
-        before = self.at.now_us - slack_us
+        before = int(after * 1e6) - slack_us
         ends = [
             spec.first_end(before // spec.pane) * spec.pane + slack_us
             for job in self.catalog.jobs.values()

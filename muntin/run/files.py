@@ -28,6 +28,10 @@ from muntin.model.streams import Stream
 from muntin.run.contracts import Batch, Delivery, Request
 from muntin.run.needs import Needs
 
+# At what was written a moment ago, where there is no time for more: so little of it may be read in
+# vain.
+_FEW_LOOKS = 64
+
 
 @dataclass(frozen=True)
 class LaneTask:
@@ -165,7 +169,7 @@ class LogFiles:
         """Leaves out what was not read yet and is from before a time, as far as some lines tell."""
         try:
             for orders in self.tail.orders().values():
-                index = TimeIndex.of(orders, self._stream)
+                index = TimeIndex.of(orders, self._stream, _FEW_LOOKS)
                 kept = index.kept(np.array([[before, EVER]]), slack_us)
                 ends = {order.path: order.end for order in orders}
                 starts = {path: r[0][0] if r else ends[path] for path, r in kept.items()}

@@ -175,7 +175,7 @@ class Unsaved:
     def keep_rows(self, name: str, rows: pa.Table) -> str | None:
         return None
 
-    def tidy(self) -> list[str]:
+    def tidy(self, room: float | None = None) -> list[str]:
         return []
 
 

@@ -124,7 +124,7 @@ def paused_edition(text: str) -> Edition:
 
 def begun_stream(known: Remembered) -> Stream | None:
     """The stream, if it was begun while the program ran."""
-    return _decoded(known.stream, Stream) if known.stream else None
+    return decoded(known.stream, Stream) if known.stream else None
 
 
 def program_of(program: Program, catalogs: Iterable[Catalog]) -> tuple[Program, frozenset[str]]:
@@ -171,12 +171,12 @@ def encoded(value: Job | Stream) -> str:
 
 
 def _job(text: str) -> Job:
-    return _decoded(text, Job)
+    return decoded(text, Job)
 
 
-def _decoded(text: str, kind: type[_Value]) -> _Value:
+def decoded(text: str, kind: type[_Value]) -> _Value:
     try:
         return from_json(text.encode(), kind)
     except (msgspec.MsgspecError, ValueError) as error:
-        message = f"a {kind.__name__.lower()} that was changed while it ran cannot be read: {error}"
+        message = f"a saved {kind.__name__.lower()} cannot be read: {error}"
         raise StateError(f"{message}; use another --state, which reads the files again") from error

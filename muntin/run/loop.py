@@ -19,6 +19,7 @@ from muntin.fidelity.score import EVER, NEVER
 from muntin.fidelity.scoreboard import Moment, Scoreboard
 from muntin.fidelity.shedding import Backlog
 from muntin.kernel.compute import Recipe
+from muntin.kernel.due import Due
 from muntin.kernel.kinds import kind_of
 from muntin.kernel.reading import Cost, Reading, costs_of
 from muntin.language.orders import Order
@@ -52,7 +53,7 @@ from muntin.run.skipping import Skipping, note_skipped
 from muntin.run.succession import Effect, Succession
 from muntin.run.tables import Tables
 from muntin.run.unread import Unread
-from muntin.schedule.pace import Pace
+from muntin.schedule.pace import TOO_SOON, Pace, rest_towards
 from muntin.windows.choice import Sharing
 
 POLL_SECONDS = 0.1
@@ -128,6 +129,7 @@ class Loop:
         self.started = started  # by the clock, with the first turn: earlier deadlines do not count
         self._now = 0.0
         self._looked: float | None = None  # when somebody last looked for what was written
+        self._asked: float | None = None  # when the intake was last asked, before it was read
         self._remaining = 0
         self._decided: Agenda | None = None  # when it was last asked what is due
         self._fairness = Fairness()
@@ -147,6 +149,7 @@ class Loop:
         )
         self._recipes = Recipes(self.progress, self.departures, self._chooser, self._succession)
         self._notes += self._succession.adopt(self.catalog, journal.before)
+        self._retention.watch(self.catalog)
         self._notes += self._notices.advice(self.catalog.jobs.values())
 
     @property
@@ -179,24 +182,34 @@ class Loop:
             self._notes += self._notices.unfetched(str(error))
             batch, delivered = replace(batch, work=None, bytes=0, touched=None), []
         self._notes += self._read(batch, delivered, started)
-        self._remaining = batch.remaining
+        self._find(batch, started)
         self._skipping.read(batch.bytes, batch.remaining, self._clock())
         if batch.work is not None:
             self._unsaved = True
             took = self._clock() - started
+            self.progress.recovery.read(batch.bytes, took)
             dear = self._omissions.took(batch, self._costs, took)
             if not self._cold:
                 self.pace.read(batch.bytes, max(0.0, took - dear))
         final, emission = not self._follow and not batch.remaining, Emission()
-        # Where order does not matter, a finite run emits at its end only, and until then has
-        # nothing to save.
+        # Where order does not matter, a finite run emits at its end only.
         if final or self.in_order:
             self._behind = self._intake.behind(self.progress.sources)
             emission = self._leave(started, final, batch)
+        elif self.progress.recovery.is_due and self._unsaved:
+            self._save(batch)
         self._notes += emission.notes
         if final:
             self.tidy()
         return self._told(emission, batch.bytes)
+
+    def _find(self, batch: Batch, started: float) -> None:
+        """Notes how much was written since it was asked before, and what of that is left."""
+        if self._asked is not None:
+            self.pace.found(
+                max(0, batch.bytes + batch.remaining - self._remaining), started - self._asked
+            )
+        self._asked, self._remaining = started, batch.remaining
 
     def leave(self, started: float, ahead: float = 0.0, looked: bool = False) -> Emission:
         """Lets windows leave that are due, without reading; what is due so far ahead leaves too.
@@ -216,13 +229,24 @@ class Loop:
         times = [*waiting.values(), *([] if deadline is None else [deadline])]
         return min(times) - self.pace.leaving.high if times else None
 
-    def ends_at(self) -> float | None:
-        """When the next window with a deadline is over, and can be complete."""
-        return self._agenda(self._moment(self._clock())).next_end() if self._follow else None
+    def rest(self, seconds: float, takes: float) -> float:
+        """How long to rest rather than so long, if a batch of any stream takes so much time.
 
-    def tidy(self) -> None:
-        """Does what can wait until there is nothing to read."""
-        self._notes += self._journal.tidy()
+        The next batch is to begin where it can complete windows that have a deadline.
+        """
+        now = self._clock()
+        asked = now if self._asked is None else self._asked
+        # One that was over just before the last batch began, or since, is to be looked for again.
+        after = asked - TOO_SOON
+        end = self._agenda(self._moment(now)).next_end(after) if self._follow else None
+        if end is None:
+            return seconds
+        reading = self.pace.written * (end - asked) * self.pace.byte_seconds
+        return rest_towards(seconds, end - now, takes, reading)
+
+    def tidy(self, room: float | None = None) -> None:
+        """Does what can wait until there is nothing to read, in so many seconds if they are few."""
+        self._notes += self._journal.tidy(room)
 
     def notes(self) -> list[str]:
         """What there is to say already: before the next turn, or in place of one that failed."""
@@ -263,6 +287,7 @@ class Loop:
         """Goes on with other jobs. Those that stay keep all they have, on whatever panes."""
         before, known, self.catalog = self.catalog.in_force, self.catalog.jobs, catalog
         self._succession.adopt(catalog, before)
+        self._retention.watch(catalog)
         self._fairness.keep(catalog.jobs)
         self._omissions.keep(catalog)
         changed = [job for job in catalog.jobs.values() if known.get(job.name) != job]
@@ -274,6 +299,7 @@ class Loop:
         for order in orders:
             self.catalog, effect = self._succession.obey(self.catalog, order)
             effects.append(effect)
+        self._retention.watch(self.catalog)
         self._open_sessions.clear()
         self._omissions.keep(self.catalog)
         self._journal.commit(self.catalog, Emission(), whole=any(e.moves for e in effects))
@@ -347,10 +373,13 @@ class Loop:
         rooms = [None if wake_at is None else wake_at - started, agenda.longest_batch()]
         room = min((room for room in rooms if room is not None), default=None)
         self._room = agenda.patience() if room is None else room
+        sizes = [self.progress.recovery.most]
+        if self._room is not None:
+            sizes.append(self._omissions.most(self.catalog, self._room, started))
         return Request(
             started,
             self.in_order,
-            None if self._room is None else self._omissions.most(self.catalog, self._room, started),
+            min((size for size in sizes if size is not None), default=None),
             self.progress.sources,
             self.catalog.stream.slack(self._follow),
             int(started * 1e6) + AHEAD_US if self._follow else None,
@@ -436,7 +465,9 @@ class Loop:
         emission = self._dated(emission, agenda)
         if save or emission.windows:
             positions = batch.positions if batch else None
-            emission = self._journal.commit(self.catalog, emission, positions)
+            # What was saved on the way is of no use any more.
+            whole = final and not self.in_order and self.progress.recovery.saved > 0
+            emission = self._journal.commit(self.catalog, emission, positions, whole)
         if emission.windows and not self._cold:
             over = self._clock()
             self.pace.left(max(0.0, over - decided - dear), max(0.0, over - started - dear))
@@ -448,6 +479,15 @@ class Loop:
             self._cold = self._unsaved = False
         self._retire(agenda)
         return emission
+
+    def _save(self, batch: Batch) -> None:
+        """Commits what was read, so that it is not read again: nothing leaves yet."""
+        if any(recipe.sources is not None for recipe in self._next_recipes()):
+            return  # which ones are wanted is known by who has not begun to read
+        emitted = self._retention.emitted(self.catalog)
+        answer = self.collection.answer(self.catalog, Due(), emitted)
+        self._journal.commit(self.catalog, Emission(to_save=answer.to_save), batch.positions)
+        self._unsaved = False
 
     def _emit(self, agenda: Agenda, save: bool) -> tuple[Emission, float]:
         """The windows that are due, and what has to be saved of what was read.
@@ -468,7 +508,8 @@ class Loop:
             emitted = self._retention.emitted(self.catalog)
             leaving = still_leaving(self.catalog.jobs, self.progress.failures, parted.due)
             leaving = replace(leaving, previous=previous_of(self.catalog, self.progress.previous))
-            answer = self.collection.answer(self.catalog, leaving, emitted if save else None)
+            to_save = self._retention.to_save(self.catalog, emitted) if save else None
+            answer = self.collection.answer(self.catalog, leaving, to_save)
             for name in decision.due.sessions:
                 self._open_sessions[name] = answer.ends.get(name, EVER)
             for name, late in answer.missed.items():
@@ -482,6 +523,7 @@ class Loop:
             self.progress.previous |= kept_of(emission)
             self.progress.windows += sum(len(left.final.counts) for left in emission.windows)
             self._chooser.merged(answer.costs)
+            self._retention.note(self.catalog, emitted, agenda)
             self._retention.forget(self.catalog, emitted, self.collection, agenda.at.now)
         now = agenda.at.now
         self._retention.forget_bounded(self.catalog, agenda.horizons, self.collection, now)

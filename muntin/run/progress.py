@@ -15,7 +15,9 @@ from muntin.model.jobs import VERSIONED
 from muntin.model.records import TIME
 from muntin.model.tables import TableVersion
 from muntin.run.failures import Failures
+from muntin.run.past import Past
 from muntin.run.previous import Kept
+from muntin.schedule.recovery import Recovery
 from muntin.windows.choice import Choice
 from muntin.windows.ledger import Ledger
 
@@ -80,6 +82,9 @@ class Progress:
     """A name for this state, by which agents know whom they have counted for."""
     tables: dict[str, tuple[TableVersion, ...]] = field(default_factory=dict)
     """What the files of joined tables have held, as far as windows to come are made with it."""
+    past: dict[str, Past] = field(default_factory=dict)
+    """By shape, what is known of panes that are kept for questions."""
+    recovery: Recovery = field(default_factory=Recovery)
     released: int = 0
     """The largest number of a delivery of sources that were let go: if one returns, it goes on."""
 

@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 from muntin.fidelity.score import EVER, NEVER
 from muntin.kernel.due import Emitted
 from muntin.kernel.kinds import kind_of
+from muntin.model.jobs import Job, Term
+from muntin.model.records import TIME
 from muntin.model.shapes import Shape
 from muntin.run.catalog import Catalog
 from muntin.run.contracts import Collection
 from muntin.run.departures import Departures
+from muntin.run.due import Agenda
+from muntin.run.kept import encoded
+from muntin.run.past import Asked, Past, runs_of
 from muntin.run.progress import Progress
 from muntin.windows.ledger import Grid
 
@@ -21,7 +27,47 @@ class Retention:
     def __init__(self, progress: Progress, departures: Departures) -> None:
         self._progress = progress
         self._departures = departures
+        self._began: dict[str, int] = {}  # by shape, where panes begin that are about to be kept
+        self._watched: frozenset[str] = frozenset()
         self._passed: dict[str, int] = {}  # by axis, up to where nothing more is awaited
+
+    def watch(self, catalog: Catalog) -> None:
+        """Notes from where on there are panes of shapes that are kept for questions now."""
+        for id_ in catalog.retained.keys() - self._watched:
+            oldest = self._departures.emitted(catalog.by_shape[id_]).needed_from
+            self._began[id_] = NEVER if oldest is None else oldest
+            if id_ in self._progress.past:
+                self._progress.past[id_].skip(self._began[id_])
+        self._watched = frozenset(catalog.retained)
+
+    def note(self, catalog: Catalog, emitted: Mapping[str, Emitted], agenda: Agenda) -> None:
+        """Notes what is known of panes that are kept for questions, before they are let go."""
+        past = self._progress.past
+        for id_, jobs in catalog.retained.items():
+            shape, board = catalog.shapes[id_], agenda.board_of(jobs[0])
+            if id_ not in past:
+                firsts = [t.first for t in board.tracks.values() if t.first > NEVER]
+                if not firsts:
+                    continue
+                began = max(self._began.pop(id_, NEVER), min(firsts) * shape.pane)
+                past[id_] = Past(shape.pane, began, began, began)
+            known = past[id_]
+            known.regrid(shape.pane)
+            reached = agenda.scoreboard.last(shape.axis.column)
+            until = max(known.until, (reached // shape.pane + 1) * shape.pane)
+            start, end = known.settled // shape.pane, -(-until // shape.pane)
+            runs = runs_of(board, catalog.windows[id_], shape.pane, start, end)
+            oldest = min(until, max(NEVER, self.oldest_pane(shape, emitted[id_]) * shape.pane))
+            known.note(oldest, until, runs)
+            for job in jobs:
+                _name(known, job)
+        for id_ in past.keys() - catalog.retained.keys():
+            past[id_].settle()
+        _expire(past, agenda.scoreboard.furthest(TIME.column))
+
+    def to_save(self, catalog: Catalog, emitted: Mapping[str, Emitted]) -> dict[str, Emitted]:
+        """The same as `emitted` of the shapes whose panes are not needed any more then."""
+        return {id_: each for id_, each in emitted.items() if id_ not in catalog.retained}
 
     def emitted(self, catalog: Catalog) -> dict[str, Emitted]:
         """What has left of each shape."""
@@ -73,3 +119,24 @@ class Retention:
             shape.until + longest * shape.pane
         )
         return EVER if over else oldest
+
+
+def _name(known: Past, job: Job) -> None:
+    """Has questions find a job's panes under its title."""
+    told = known.jobs.get(job.title)
+    number, kept = job.edition.number, job.retain_us or 0
+    if told is None or (
+        told.edition <= number
+        and (told.edition, told.version, told.retain_us) != (number, job.version, kept)
+    ):
+        text = encoded(replace(job, term=Term()))
+        known.jobs[job.title] = Asked(number, job.version, kept, text)
+
+
+def _expire(past: dict[str, Past], newest: int) -> None:
+    """Drops what is older than it is kept for."""
+    for id_ in list(past):
+        before = newest - past[id_].retain_us
+        past[id_].forget(before)
+        if past[id_].until <= before:
+            del past[id_]

@@ -7,11 +7,15 @@ from dataclasses import dataclass, field
 _OLD = 0.8  # the weight of what is known, against one new measurement
 _SMALL = 1 << 20  # bytes; below this a batch tells what a batch costs, however little it reads
 _LEAST = 1 << 20  # takes hardly longer than one byte
+_FASTEST = 1e-9  # seconds a byte
+_ALONG = 1.0  # of what a batch takes, for which one may always read
 _SHORT = 0.1  # seconds that may always be read for
 _SAFE = 0.5  # how much of the time that is left may be planned with
 _REST = 3  # times as long as the last batch took
 _MOST_REST = 2.0  # seconds
 _WRITTEN = 0.05  # seconds after which servers are likely to have written behind a window's end
+TOO_SOON = 0.04  # seconds behind an end in which they may not have
+_WORTH = 0.25  # of what a batch takes, which another one has to save
 
 
 @dataclass
@@ -38,14 +42,21 @@ class Pace:
     """From the decision that windows leave until they are committed."""
     byte_seconds: float = 4e-8
     shortest: float | None = None  # from a look at the files to a commit of windows
+    written: float = 0.0  # bytes a second, lately
 
     def read(self, size: int, seconds: float) -> None:
         """Takes what reading and computing a batch took."""
-        if size < _SMALL:
+        # One with records that took less than one without is said to, tells that, too.
+        if size < _SMALL or seconds < self.batch.mean:
             self.batch.take(seconds)
-        else:
+        if size >= _SMALL:
             rest = max(0.0, seconds - self.batch.mean)
-            self.byte_seconds = _mixed(self.byte_seconds, rest / size)
+            self.byte_seconds = max(_FASTEST, _mixed(self.byte_seconds, rest / size))
+
+    def found(self, size: int, seconds: float) -> None:
+        """Takes that so much was written within some time."""
+        if seconds > 0:
+            self.written = _mixed(self.written, size / seconds)
 
     def left(self, leaving: float, whole: float) -> None:
         """Takes what a batch with due windows took, from the decision on and altogether."""
@@ -67,7 +78,9 @@ class Pace:
         A byte takes so much `more` than what is measured here.
         """
         room = _SAFE * seconds - self.batch.mean
-        least = min(_LEAST, int(_SHORT / more)) if more else _LEAST
+        # Shorter batches would take hardly less time, and who is behind would never catch up.
+        along = int(_ALONG * self.batch.mean / (self.byte_seconds + more))
+        least = min(_LEAST, int(_SHORT / more)) if more else max(_LEAST, along)
         return max(1, least, int(room / (self.byte_seconds + more)))
 
 
@@ -80,16 +93,20 @@ def rest_after(seconds: float, least: float) -> float:
     return max(least, min(_REST * seconds, _MOST_REST))
 
 
-def rest_towards(rest: float, over: float | None, takes: float) -> float:
+def rest_towards(rest: float, over: float | None, takes: float, reading: float = 0.0) -> float:
     """How long to wait, rather than so long, if windows are `over` in so many seconds.
 
     A batch, which `takes` some time, is then begun right behind their end: one that has begun
     before could not complete them, and if the rest were longer, their bound might not leave room
-    for another.
+    for another. Where it would have to read for long, as `reading` says, most of that is read just
+    before: what windows wait for is then what was written since.
     """
-    if over is None or rest + takes < over:
+    if over is None:
         return rest
-    return over + _WRITTEN
+    before = over - takes - reading
+    if reading > _WORTH * takes and before > 0:
+        return rest if rest + takes + reading < before else before
+    return rest if rest + takes < over else over + _WRITTEN
 
 
 def _mixed(known: float, new: float) -> float:

@@ -23,6 +23,7 @@ from muntin.run.agents import require_agents
 from muntin.run.door import Door
 from muntin.run.loop import Turn
 from muntin.run.results import Departing
+from muntin.schedule.recovery import DEFAULT
 from muntin.show.output import losses, note
 from muntin.show.values import window_text
 from muntin.spark.context import own_context
@@ -54,6 +55,7 @@ class RunOptions:
     keys: Keys | None = None
     access: Access | None = None  # to the control service, while logs are followed
     folder: Path | None = None  # where Python of jobs to come is looked for
+    recovery: float = DEFAULT  # seconds, after the loss of an executor
 
 
 def run_program(
@@ -67,6 +69,7 @@ def run_program(
         seconds=options.seconds,
         sharing=options.sharing,
         keys=options.keys,
+        recovery=options.recovery,
     )
     require_agents(program, not options.once, options.keys)
     with (

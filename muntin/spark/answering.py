@@ -68,14 +68,14 @@ class Head:
 class Answering:
     """What tasks are told to do. Every task has one key group.
 
-    `unsaved` is how many of the last holdings have not been saved; None: all of them.
+    `saved` is how many of the first holdings have been saved before.
     """
 
     number: int
     jobs: Jobs
     due: Due
     save: Mapping[str, Emitted] | None
-    unsaved: int | None
+    saved: int
     useful: Useful
     files: BlockFiles | None
     save_bytes: int  # of blocks, that a task leaves to the driver
@@ -117,8 +117,7 @@ class Answering:
             cost = Cost(0, sum(block.rows for block in blocks), seconds)
             head.costs = added_costs(head.costs, {id_: cost})
         if self.save is not None:
-            newest = held if self.unsaved is None else held[len(held) - self.unsaved :]
-            head.blocks = _to_save(shapes_of(self.jobs), newest, self.save)
+            head.blocks = _to_save(shapes_of(self.jobs), held[self.saved :], self.save)
         for id_, lives in states.items():
             head.blocks.setdefault(id_, []).extend(lives)
         self._save(head)

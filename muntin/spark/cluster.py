@@ -138,6 +138,8 @@ class Cluster:
             running = {} if known is None else dict(known.processes)
             if _MASTER not in running:
                 _require_free(plan.port)
+            if not running:  # nobody is left whom a master should know
+                shutil.rmtree(self._remembered, ignore_errors=True)
             page = known.page if known is not None and _MASTER in running else _free_port()
             up = Up(plan, page, running)
             wanted = [_MASTER, *(f"worker-{n}" for n in range(1, plan.workers + 1))]
@@ -215,6 +217,9 @@ class Cluster:
         archive = Archive.of(java)
         options = [*_JVM, "-Dspark.port.maxRetries=0", "-Dspark.worker.cleanup.enabled=true"]
         options += ["-Dspark.master.rest.enabled=false"]  # its port is the same for all clusters
+        # A master that is started again knows workers and programs, so that these go on.
+        options += [f"-Dspark.deploy.recoveryDirectory={self._remembered}"]
+        options += ["-Dspark.deploy.recoveryMode=FILESYSTEM", "-Dspark.deploy.recoveryTimeout=10"]
         options += [] if archive is None else archive.options(None)
         local = {} if "SPARK_LOCAL_DIRS" in os.environ else {"SPARK_LOCAL_DIRS": self._local(name)}
         variables = java.variables(os.environ) | {"SPARK_LOCAL_IP": host} | local
@@ -233,6 +238,10 @@ class Cluster:
         if started is None:
             raise self._failed(name)
         return started
+
+    @property
+    def _remembered(self) -> Path:
+        return self.folder / _WORK / "remembered"
 
     def _local(self, name: str) -> str:
         return str(self.folder / _WORK / f"{name}-local")

@@ -121,7 +121,7 @@ class SparkCollection:
         shapes, groups = {recipe.shape.id: recipe.shape for recipe in recipes}, self.groups
         version = max((recipe.version for recipe in recipes), default=0)
         if isinstance(work, Distributed):
-            return self.keep(work.compute(recipes, groups), shapes)
+            return self.keep(work.compute(recipes, groups), shapes, self._once)
         assert isinstance(work, TaskWork), f"{work} cannot be done on Spark"
 
         def compute(tasks: Iterable[Task]) -> Iterator[Element]:
@@ -134,17 +134,20 @@ class SparkCollection:
         # One a core: a batch is short, and starting another task would take some of its time.
         tasks, may_lose = work.tasks(groups), self._may_lose
         computed = self._context.parallelize(tasks, len(tasks)).mapPartitions(compute)
-        readings = self.keep(computed, shapes)
+        readings = self.keep(computed, shapes, self._once)
         if may_lose:
             require_read(readings)
         return readings
 
-    def keep(self, computed: Held, shapes: Shapes) -> list[Reading]:
-        """Adds blocks that tasks have computed as one more step; returns their readings."""
+    def keep(self, computed: Held, shapes: Shapes, waits: bool = False) -> list[Reading]:
+        """Adds blocks that tasks have computed as one more step; returns their readings.
+
+        If it `waits` to be merged with others, it is not made before somebody needs it.
+        """
         if is_many(len(self.steps)):
             self._merge_steps(shapes)
         told: list[News | Span]
-        if self._once:
+        if waits:
             held, told = move(computed, apart, self.groups, home)
         else:
             moved = computed.partitionBy(self.groups, home)
@@ -161,6 +164,11 @@ class SparkCollection:
         self, catalog: Catalog, due: Due, save: Mapping[str, Emitted] | None = None
     ) -> Answer:
         jobs = catalog.jobs
+        if self._once and save is not None and not due:
+            # What waits is not read from logs again once it is saved.
+            saved = self._saved
+            self._unsaved = self._merged(self._unsaved, Merging(catalog.shapes))
+            self.steps = (*saved, *self._unsaved)
         unsaved = self._unsaved if save is not None else ()
         steps = self.steps if due else unsaved
         if not steps:
@@ -173,14 +181,15 @@ class SparkCollection:
             jobs,
             replace(due, previous={}),  # which these tasks have no use for
             save,
-            None if self._once else len(unsaved),
+            len(steps) - len(unsaved),
             frozenset((c.rows, c.shape, c.spec, c.group) for c in useful),
             self._files,
             SAVED_BY_DRIVER // self.groups,
             ROWS_AT_HAND // self.groups,
             frozenset(name for name in due.ends if _has_more_rounds(jobs[name])),
         )
-        held = self._union([*made.values(), *(step.held for step in steps)])
+        # Tasks count holdings of steps, each of which has one, from the first on.
+        held = self._union([*(step.held for step in steps), *made.values()])
         answered, heads = self._stay(held, task, cut=True)
         if save is not None:
             self._unsaved = ()
@@ -196,7 +205,7 @@ class SparkCollection:
         only = (bool(spans), bool(made), waits).count(True) == 1
         if spans:  # states of keys, which are saved already
             step = Step(answered if only else self._only(answered, Holding), tuple(spans))
-            self.steps = (*self.steps[: len(self.steps) - len(self._unsaved)], step, *self._unsaved)
+            self.steps = (*self._saved, step, *self._unsaved)
         if made:
             self._made[self._answers] = answered if only else self._only(answered, Made)
             self._shelf.put(made)
@@ -283,29 +292,38 @@ class SparkCollection:
 
     def compact(self, catalog: Catalog) -> None:
         """Merges all steps into one, to be saved whole."""
+        self._unsaved = self.steps  # the saved ones, too
         self._merge_steps(catalog.shapes)
-        self._unsaved = self.steps
 
     def inherit(self, catalog: Catalog, shape: str, heir: str) -> None:
         """They are copied when steps are merged, as they are to be saved whole."""
         self._heirs[heir] = shape
 
     def _merge_steps(self, shapes: Shapes) -> None:
-        """Merges all steps into one, without what no window needs any more."""
+        """Merges steps, without what no window needs any more; those that are saved into one."""
         heirs, self._heirs = self._heirs, {}
-        if not self.steps:
-            return
-        steps = self._union([step.held for step in self.steps])
-        held, told = self._stay(steps, Merging(shapes, self._emitted, heirs), cut=True)
-        _let_go(step.held for step in self.steps)
-        self.steps = (Step(held, _spans(told)),)
-        self._unsaved = self.steps if self._unsaved else ()
+        merging = Merging(shapes, self._emitted, heirs)
+        saved = self._merged(self._saved, merging)
+        self._unsaved = self._merged(self._unsaved, merging)
+        self.steps = (*saved, *self._unsaved)
+
+    @property
+    def _saved(self) -> tuple[Step, ...]:
+        return self.steps[: len(self.steps) - len(self._unsaved)]
+
+    def _merged(self, steps: Sequence[Step], merging: Merging) -> tuple[Step, ...]:
+        """Steps as one, which has no lineage; none of none."""
+        if not steps:
+            return ()
+        held, told = self._stay(self._union([step.held for step in steps]), merging, cut=True)
+        _let_go(step.held for step in steps)
+        return (Step(held, _spans(told)),)
 
     def clear(self) -> None:
         _let_go(step.held for step in self.steps)
         _let_go(self._made.values())
         if self._anchor is not None:  # what begins anew may be spread over other executors
-            self._anchor.unpersist()
+            _let_go([self._anchor])
             self._anchor = None
         self.steps = self._unsaved = ()
         self._shelf, self._made = Shelf(), {}
@@ -390,10 +408,11 @@ class SparkCollection:
         return steps[0] if len(steps) == 1 else self._context.union(steps)
 
 
-def _let_go(several: Iterable[Held]) -> None:
-    for held in several:
-        if held.is_cached:
-            held.unpersist()
+def _let_go(several: Iterable[RDD[Any]]) -> None:
+    with suppress(Py4JError, OSError):  # of a JVM that has gone there is nothing to let go
+        for held in several:
+            if held.is_cached:
+                held.unpersist()
 
 
 def _spans(told: Iterable[News | Span]) -> tuple[Span, ...]:

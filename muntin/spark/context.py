@@ -182,6 +182,7 @@ def _new_context(jvm: Jvm, given_up: Callable[[], bool]) -> SparkContext:
         raise not_started(conf.get("spark.master"), str(error)) from error
     except (PySparkException, Py4JError, OSError, RuntimeError) as error:
         raise not_started(conf.get("spark.master"), f"{error}\n{jvm.said()}") from error
+    internals.keep_quiet(context)
     for variable in WORKER_MEMORY:  # executors have them: not sent again with every function
         context.environment.pop(variable, None)
     return context

@@ -6,6 +6,7 @@ changes one of them fails there first. `pyproject.toml` admits the versions that
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -72,6 +73,17 @@ def hear_no_more(context: SparkContext) -> None:
     """Ends the thread that hears accumulators, which complains of a JVM that goes before it."""
     if context._accumulatorServer is not None:  # of a context that was not stopped
         context._accumulatorServer.shutdown()
+
+
+def keep_quiet(context: SparkContext) -> None:
+    """Has no thread print a traceback when the JVM goes: whoever uses it meets an error then."""
+    context._accumulatorServer.handle_error = lambda *_: None  # type: ignore[method-assign]
+    logging.getLogger().addFilter(_is_no_lost_command)
+
+
+def _is_no_lost_command(record: logging.LogRecord) -> bool:
+    """Not what py4j logs before it raises the same, and to nobody's logger."""
+    return record.msg != "Exception while sending command."
 
 
 def forget_accumulator(accumulator: Accumulator[Any]) -> None:

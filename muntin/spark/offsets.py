@@ -15,23 +15,22 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, cast
 
 from muntin.errors import StateError
-from muntin.store import disk
+from muntin.store import disk, notes
+from muntin.store.notes import FOLDER
 from muntin.store.storage import LocalFolder, Storage
 
 if TYPE_CHECKING:
     from muntin.store.objects import ObjectStorage
 
-_FOLDER = "spark"
-
 
 def offsets_in(state: Storage, stream: str, called: str | None = None) -> Offsets:
     """Spark's notes on a stream, which may have been called otherwise so far."""
     if isinstance(state, LocalFolder):
-        before = state.path(f"{_FOLDER}/{called}")
-        notes = Offsets(state, stream, state.path(f"{_FOLDER}/{stream}"))
-        if called is not None and before.is_dir() and not notes.folder.exists():
-            before.rename(notes.folder)
-        return notes
+        before = state.path(f"{FOLDER}/{called}")
+        offsets = Offsets(state, stream, state.path(f"{FOLDER}/{stream}"))
+        if called is not None and before.is_dir() and not offsets.folder.exists():
+            before.rename(offsets.folder)
+        return offsets
     return CopiedOffsets(cast("ObjectStorage", state), stream, called)
 
 
@@ -50,23 +49,11 @@ class Offsets:
 
     def require_with(self, read: int) -> Iterator[str]:
         """Refuses notes that do not reach the last batch that was read; tells what is missing."""
-        noted, done = _last(self.folder / "offsets"), _last(self.folder / "commits")
-        place = self.state.where(f"{_FOLDER}/{self.stream}")
-        if noted < read:
-            there = f"go up to batch {noted:,}" if noted >= 0 else "are gone"
-            raise StateError(
-                f"stream '{self.stream}': Spark's notes in {place} {there}, but the state "
-                f"has read batch {read:,}, so new records would be taken for old ones; put back "
-                f"notes and state of the same time, or remove both {place} and "
-                f"{self.state.where(f'streams/{self.stream}')} to read the frame from its start"
-            )
-        if done > read:
-            since = f"batch {read:,}" if read >= 0 else "none"
-            yield (
-                f"stream '{self.stream}': Spark has handed over batches up to {done:,}, and the "
-                f"state has read {since}; it was lost or is older, and the records between are "
-                f"missing; remove {place} too to read the frame from its start"
-            )
+        there = LocalFolder(self.folder)
+        if (refusal := notes.behind(there, self.state, self.stream, read)) is not None:
+            raise StateError(refusal)
+        if (missing := notes.ahead(there, self.state, self.stream, read)) is not None:
+            yield missing
 
     def sync(self, number: int) -> None:
         """Has what is in a batch on disk before the batch is final."""
@@ -81,10 +68,10 @@ class CopiedOffsets(Offsets):
     def __init__(self, state: ObjectStorage, stream: str, called: str | None) -> None:
         self._scratch = TemporaryDirectory(prefix="muntin-notes-")
         super().__init__(state, stream, Path(self._scratch.name))
-        self._copies = state.within(f"{_FOLDER}/{stream}")
+        self._copies = state.within(f"{FOLDER}/{stream}")
         self._known = set(self._copies.sizes(""))
         if called is not None and not self._known:
-            before = state.within(f"{_FOLDER}/{called}")
+            before = state.within(f"{FOLDER}/{called}")
             for name in before.sizes(""):
                 self._copies.put(name, before.read(name))
                 self._known.add(name)
@@ -104,9 +91,3 @@ class CopiedOffsets(Offsets):
                 )
         self._copies.remove(self._known - there.keys())  # as Spark has done, for old ones
         self._known = set(there)
-
-
-def _last(folder: Path) -> int:
-    """The largest number that a file has for a name, or -1."""
-    names = [path.name for path in folder.iterdir()] if folder.is_dir() else []
-    return max((int(name) for name in names if name.isdigit()), default=-1)

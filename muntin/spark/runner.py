@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from threading import Event
 from typing import Any
 
@@ -31,9 +31,12 @@ from muntin.run.members import Readable, files_of, results_in
 from muntin.run.progress import Progress
 from muntin.run.results import Emission
 from muntin.run.steward import Steward
-from muntin.schedule.pace import Pace, rest_after, rest_towards
+from muntin.schedule import recovery
+from muntin.schedule.pace import Pace, rest_after
+from muntin.spark import internals
 from muntin.spark.collection import SparkCollection
 from muntin.spark.executors import Executors
+from muntin.spark.master import is_local
 from muntin.spark.newest import catch_up, left
 from muntin.spark.trouble import WAITS, explained
 from muntin.store.checkpoint import Checkpoint, block_files, saved_in
@@ -57,6 +60,7 @@ class Settings:
     seconds: float | None = None
     sharing: Sharing = "auto"
     keys: Keys | None = None  # for agents
+    recovery: float = recovery.DEFAULT  # seconds, after the loss of an executor
 
 
 @dataclass
@@ -122,6 +126,7 @@ class StreamRun:
         self._events: list[FileEvents] = []
         self.intake: Readable
         self.attempts = 0  # to go on from the last commit, since one has led to something
+        self._lost: tuple[float, int] | None = None  # when something was, and all read by then
         self._open(Pace(), None)
         self._before = _totals(self.loop.progress)
         self._late_before = {name: late.records for name, late in self.loop.progress.late.items()}
@@ -138,6 +143,8 @@ class StreamRun:
         self._collection = SparkCollection(self._context, files, once)
         journal = Journal(settings.state, catalog, self._collection, self._others)
         journal.notes += taken.notes
+        self._journal, measured = journal, journal.progress.recovery
+        measured.bound, measured.slower = settings.recovery, self._slower()
         sharing = settings.sharing
         if stream.agents:
             self.intake, sharing = (
@@ -158,6 +165,7 @@ class StreamRun:
         self.loop = Loop(
             catalog, self.intake, self._collection, journal, rules, self._clock, pace, started
         )
+        self._committed = journal.batch
         if journal.batch >= 0:
             self.catch_up()
 
@@ -167,6 +175,32 @@ class StreamRun:
         self.close()
         self._open(self.loop.pace, self.loop.started)
         self.loop.notes()  # which were told when it began
+
+    def lose(self) -> None:
+        """Notes that something was lost just now."""
+        self._lost = self._lost or (time.monotonic(), self.loop.progress.bytes)
+
+    def stand(self) -> list[str]:
+        """Says how long it took to stand again where it stood, once it does."""
+        # While logs are followed, all is committed with every turn.
+        if self._settings.follow or self._journal.batch > self._committed:
+            self.attempts, self._committed = 0, self._journal.batch
+        if self._lost is None or self.loop.progress.bytes < self._lost[1]:
+            return []
+        seconds, self._lost = time.monotonic() - self._lost[0], None
+        known = self.loop.progress.recovery
+        known.lost(seconds)
+        where = f"stream '{self._stream.name}' stands where it stood"
+        told = f"{where}, {seconds:.1f} s after the loss was noticed"
+        if seconds <= known.bound:
+            return [told]
+        size = f"{known.saved / 1e6:,.0f} MB of blocks had to be read back"
+        return [f"{told}, which is longer than --recovery {known.bound:g}s allows; {size}"]
+
+    def _slower(self) -> float:
+        """How much longer all takes with one executor less; nobody else is there of one."""
+        count = 1 if is_local(self._context.master) else internals.executors(self._context)
+        return count / (count - 1) if count > 1 else 1.0
 
     def add_to(self, summary: Summary) -> None:
         """What this run has done."""
@@ -318,9 +352,9 @@ class SparkRun:
                     with working():
                         others = [other for other in runs if other is not run]
                         turn = run.loop.turn(_first(runs), _first(others))
-                    if settings.follow:  # all of it is committed
-                        run.attempts = 0
+                    turn = replace(turn, notes=[*turn.notes, *run.stand()])
                 except LostError as lost:
+                    run.lose()
                     turn = self._again(run, lost, working)
                     for other in over_by_now:  # which it has to be told again
                         streams.readers.hand_on(other.loop, Emission(), True)
@@ -334,19 +368,19 @@ class SparkRun:
             if settings.seconds is not None and time.monotonic() - started >= settings.seconds:
                 return
             if settings.follow and not behind:
-                for run in runs:
-                    run.loop.tidy()
                 rest = POLL_SECONDS
                 if any(turn.bytes for _, turn in taken):
                     rest = rest_after(time.monotonic() - begun, POLL_SECONDS)
-                self._rest(self._rest_of(runs, rest))
+                until = time.monotonic() + self._rest_of(runs, rest)
+                for run in runs:
+                    run.loop.tidy(until - time.monotonic())
+                self._rest(max(0.0, until - time.monotonic()))
 
     def _rest_of(self, runs: Sequence[StreamRun], rest: float) -> float:
         """How long to rest: so many seconds, or until windows have to set off, or are over."""
-        now, due_in = self._clock(), self._due_in(runs)
-        ends = [end - now for run in runs if (end := run.loop.ends_at()) is not None]
+        due_in = self._due_in(runs)
         takes = max((run.loop.pace.batch.high for run in runs), default=0.0)
-        rest = rest_towards(rest, min(ends, default=None), takes)
+        rest = min((run.loop.rest(rest, takes) for run in runs), default=rest)
         return max(0.0, rest if due_in is None else min(rest, due_in))
 
     def _due_in(self, runs: Sequence[StreamRun]) -> float | None:

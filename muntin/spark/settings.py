@@ -6,6 +6,8 @@ import os
 import re
 import sys
 
+from muntin.spark.master import is_alone
+
 SETTINGS = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
@@ -47,6 +49,20 @@ _LOOPBACK = {
 }
 
 
+_REMOTE = {
+    # An executor that has gone does not come back where it was: what it held is made again, and
+    # trying to fetch it for Spark's fifteen seconds would have windows miss their bounds.
+    "spark.shuffle.io.maxRetries": "1",
+    "spark.shuffle.io.retryWait": "200ms",
+    # One that has just come takes seconds to start its Python. A task that waits for that, or for
+    # an executor that hangs, is done by another one as well, and whoever is first counts.
+    "spark.speculation": "true",
+    "spark.speculation.interval": "200ms",
+    "spark.speculation.quantile": "0.5",
+    "spark.speculation.multiplier": "3",
+    "spark.speculation.minTaskRuntime": "1s",
+    "spark.speculation.task.duration.threshold": "2s",
+}
 _ATTEMPTS = 4  # at a task, as many as a cluster makes: a worker may be killed
 
 
@@ -56,6 +72,8 @@ def settings_on(master: str | None) -> dict[str, str]:
     settings = {"spark.app.name": "muntin", "spark.master": on} | SETTINGS
     for variable, value in WORKER_MEMORY.items():
         settings[f"spark.executorEnv.{variable}"] = value
+    if not is_alone(settings["spark.master"]):
+        settings |= _REMOTE
     if settings["spark.master"].startswith(_HERE):
         settings |= _LOOPBACK
     return settings

@@ -27,6 +27,11 @@ _GONE = re.compile(
     r"|BlockNotFoundException|Failed to get broadcast_|Could not (?:find|get) (?:local )?block"
     r"|ExecutorLostFailure|ExecutorDeadException"
 )
+# What py4j says of a JVM that has gone, with or without a connection.
+_UNANSWERED = re.compile(
+    r"An error occurred while calling \S+\s*|.*(?:Connection refused|Connection reset by peer"
+    r"|Broken pipe).*|.*Error while (?:sending|receiving|sending or receiving).*"
+)
 _STAYS = "what was committed stays, and the next run goes on from there"
 _LOOK = f"see its log on the page of the master, and whether it has enough memory; {_STAYS}"
 
@@ -39,7 +44,7 @@ def explained(state: Place | None = None) -> Iterator[None]:
     """
     try:
         yield
-    except (Py4JError, PySparkException) as error:
+    except (Py4JError, PySparkException, ConnectionError) as error:
         said = str(error)  # which only a living JVM can say
         more = ""
         if state is not None:
@@ -90,6 +95,11 @@ def sentence(said: str) -> str:
         return f"Java ran out of memory; set spark.driver.memory in spark-defaults.conf; {_STAYS}"
     if is_lost(said):
         return f"{_loss(said)}; {_LOOK}"
+    if _UNANSWERED.fullmatch(said):
+        return (
+            "the Java process of Spark was killed or has crashed, most often because memory ran "
+            f"out; {_STAYS}"
+        )
     if "SparkContext was shut down" in said or "stopped SparkContext" in said or not said:
         return f"Spark has ended, perhaps because its master has gone or it was stopped; {_STAYS}"
     if reason := _REASON.search(said):

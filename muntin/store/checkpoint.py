@@ -37,15 +37,18 @@ from muntin.model.tables import TableVersion
 from muntin.run.catalog import Catalog, InForce
 from muntin.run.failures import Failures
 from muntin.run.kept import Remembered
+from muntin.run.past import Asked, Past, Runs
 from muntin.run.previous import Kept
 from muntin.run.progress import Lateness, Leaving, Progress, Shown
+from muntin.schedule.recovery import Recovery
 from muntin.store import tape
 from muntin.store.blocks import BlockFiles
 from muntin.store.decisions import decisions_in
 from muntin.store.document import Document, apply, decode, difference, encode
 from muntin.store.migrations import VERSION, migrated, too_old
+from muntin.store.panes import PaneFile, PaneFiles
 from muntin.store.repeats import Ends
-from muntin.store.storage import Place, storage_of
+from muntin.store.storage import Place, Storage, storage_of
 from muntin.store.tallies import Stored, TallyFiles
 from muntin.windows.choice import Choice
 
@@ -71,6 +74,8 @@ class Saved:
     """Up to where tables have windows that an earlier state has stored, and this one may repeat."""
     declared: tuple[str, ...] = ()  # sources that the stream awaits, seen or not
     kept: Remembered = field(default_factory=Remembered)  # jobs as orders have made them
+    panes: Mapping[str, PaneFile] = field(default_factory=dict)  # files that are kept for questions
+    moved: Mapping[str, int] = field(default_factory=dict)  # by shape, up to where panes are there
 
 
 class Checkpoint:
@@ -88,6 +93,7 @@ class Checkpoint:
         self._known: Document = {}  # what the newest file of states says; nothing: there is none
         self._ledger = TallyFiles(self._folder)
         self._blocks: dict[str, int] = {}  # lengths of files
+        self._panes: Mapping[str, PaneFile] = {}
         self._tape = ""  # the one of them to which the driver adds
         self._whole = self._added = 0  # bytes of what was saved as a whole, and since
 
@@ -98,6 +104,11 @@ class Checkpoint:
         Or so many files that reading them would take long.
         """
         return self._added >= self._whole or len(self._blocks) > _MANY_FILES
+
+    @property
+    def block_bytes(self) -> tuple[int, int]:
+        """Of saved blocks: as large as they were when saved as a whole, and what was added."""
+        return self._whole, self._added
 
     def take_over(self, catalog: Catalog, others: Collection[str]) -> str | None:
         """Goes on with the state of a stream that had the same jobs, and has gone.
@@ -130,6 +141,7 @@ class Checkpoint:
             now = {**_document(saved), **self._files()}
             self._state.sync([*before, *self._written()])
             self._begun = True
+            self._panes = saved.panes
             if anew:
                 self._known = {}
                 self._decisions.begin(saved.batch, encode(difference(self._known, now)))
@@ -179,12 +191,18 @@ class Checkpoint:
         # What was there before nobody else had decided is nobody else's.
         self._decisions.require_newest()
         self._folder.remove(unneeded)
+        self._folder.remove(PaneFiles(self._folder, dict(self._panes)).strays())
 
     def unneeded(self, needed: Collection[str]) -> list[str]:
         """The files of blocks, tallies and states that are not needed."""
         files = (name for name in self._folder.names("") if name.endswith(".tape"))
         others = [name for name in files if name not in needed and not name.startswith("state-")]
         return [*others, *self._decisions.unneeded()]
+
+    @property
+    def folder(self) -> Storage:
+        """Where files of the stream are."""
+        return self._folder
 
     def keep_rows(self, name: str, rows: pa.Table) -> str:
         """Writes rows that a state to come will name; returns the file."""
@@ -313,6 +331,7 @@ def _document(saved: Saved) -> Document:
             "pipeline": p.pipeline,
             "catalog": saved.in_force.version,
             "totals": (p.records, p.bad, p.bytes, p.windows),
+            "recovery": p.recovery.known,
         },
         "tables": saved.tables,
         "known": saved.known,
@@ -343,11 +362,30 @@ def _document(saved: Saved) -> Document:
         "paused": saved.kept.paused,
         "gone": saved.kept.gone,
         "begun": {"stream": saved.kept.stream},
+        "past": {shape: _past(past) for shape, past in p.past.items()},
+        "panes": dict(saved.panes),
+        "moved": dict(saved.moved),
         "joined": {
             name: tuple((v.number, v.mark, v.since, v.path, v.result) for v in versions)
             for name, versions in p.tables.items()
         },
     }
+
+
+def _past(past: Past) -> Document:
+    bounds = past.pane, past.began, past.settled, past.until, past.grids
+    more = {"jobs": dict(past.jobs), "runs": dict(past.runs), "open": dict(past.open)}
+    return {"bounds": bounds, **more}
+
+
+def _past_of(told: Document) -> Past:
+    def runs(rows: Mapping[str, Sequence[Any]]) -> dict[str, Runs]:
+        return {name: tuple((a, b, c, d) for a, b, c, d in row) for name, row in rows.items()}
+
+    pane, began, settled, until, grids = told["bounds"]
+    jobs = {title: Asked(*row) for title, row in told["jobs"].items()}
+    sizes = tuple((pane, upto) for pane, upto in grids)
+    return Past(pane, began, settled, until, sizes, jobs, runs(told["runs"]), runs(told["open"]))
 
 
 def _measured(timing: Timing) -> tuple[int, float, int, int | None]:
@@ -404,6 +442,7 @@ def saved_of(document: Document) -> Saved:
         },
         choices={shape: Choice(*row) for shape, row in sections["choices"].items()},
         frame_batch=now["frame_batch"],
+        recovery=Recovery.of(now.get("recovery", ())),
         released=now["released"],
         pipeline=now["pipeline"],
         records=records,
@@ -419,6 +458,7 @@ def saved_of(document: Document) -> Saved:
         tables={
             name: tuple(_version(*row) for row in rows) for name, rows in sections["joined"].items()
         },
+        past={shape: _past_of(told) for shape, told in sections["past"].items()},
     )
     positions = tuple(FilePosition(*row) for row in sections["positions"].values())
     grids = {id_: (axis, size) for id_, (axis, size) in sections["grids"].items()}
@@ -442,6 +482,8 @@ def saved_of(document: Document) -> Saved:
             {name: (number, base) for name, (number, base) in sections["gone"].items()},
             sections["begun"].get("stream", ""),
         ),
+        panes={name: PaneFile(*row) for name, row in sections["panes"].items()},
+        moved=sections["moved"],
     )
 
 
@@ -452,6 +494,7 @@ _SECTIONS = (
     "previous",
     "joined",
     "shown",
+    "past", "panes", "moved",
 )  # fmt: skip
 
 

@@ -44,7 +44,7 @@ _SETTINGS = {  # how long what is replaced is kept
     "delta.deletedFileRetentionDuration": "interval 10 minutes",
     "delta.logRetentionDuration": "interval 10 minutes",
 }
-_ENTRIES_PER_SUMMARY = 16  # opening a table reads the entries since the last
+ENTRIES_PER_SUMMARY = 16  # opening a table reads the entries since the last
 # Entries must not go before what sums them up is on disk, so nothing happens by itself.
 _NO_MORE = PostCommitHookProperties(create_checkpoint=False, cleanup_expired_logs=False)
 _ATTEMPTS = 5
@@ -111,6 +111,8 @@ def exists(place: Storage) -> bool:
 
 
 def _opened(place: Storage) -> DeltaTable:
+    if isinstance(place, LocalFolder):
+        log.require_entries(place.path())
     return DeltaTable(place.where(), storage_options=place.options())
 
 
@@ -180,12 +182,12 @@ def add_files(
     """Makes files part of a table, once for every batch of a writer; None if one is gone.
 
     Returns the version that the table has then. Who knows the `version` that it had, and that it
-    does not have the batch, says so: then it need not be opened, unless others have changed it.
+    does not have the batch, says so: then it need not be opened, unless others have changed it, and
+    who says so sums up entries when there is time.
     """
     with explained(place, "written", *names):
         are_there = all(place.size(name) is not None for name in names)
-        summed_up = version is None or (version + 1) % _ENTRIES_PER_SUMMARY == 0
-        if are_there and version is not None and not summed_up and isinstance(place, LocalFolder):
+        if are_there and version is not None and isinstance(place, LocalFolder):
             told = [_file(place, name) for name in names]
             if entries.add(place.path(), version + 1, told, writer, batch):
                 return version + 1
@@ -204,9 +206,15 @@ def add_files(
                 post_commithook_properties=_NO_MORE,
             )
             table.update_incremental()
-            if table.version() % _ENTRIES_PER_SUMMARY == 0:
+            if table.version() % ENTRIES_PER_SUMMARY == 0:
                 table.create_checkpoint()
         return table.version()
+
+
+def sum_up(place: Storage) -> None:
+    """Sums up the entries of a table's log, so that it is opened as fast as when there were few."""
+    with explained(place, "summed up"):
+        _opened(place).create_checkpoint()
 
 
 def _added(place: Storage, name: str) -> AddAction:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 
 _LOCK = "lock"
 _MOST_TOLD = 200  # bytes of who holds a folder
+_LOOK_SECONDS = 0.5  # for which who takes a lock waits for those who only look
 
 
 class Held(Protocol):
@@ -143,11 +145,33 @@ def require_free(state: Place) -> None:
         lease.require_free(cast("ObjectStorage", storage))
         return
     require_usable(storage)
-    if (storage.path() / _LOCK).exists():
-        with locked(storage):
-            pass
-    else:
+    lock = storage.path() / _LOCK
+    if not lock.exists():
         _require_folder(storage.path())
+    elif (holder := _holder_of(lock)) is not None:
+        raise StateError(_in_use(storage.path(), holder))
+    elif not os.access(lock, os.W_OK):
+        raise StateError(_unusable(storage.path(), f"{lock} cannot be written to"))
+
+
+def _holder_of(lock: Path) -> str | None:
+    """Who has a lock, if somebody does. It is not written to, and shared for a moment at most."""
+    try:
+        handle = os.open(lock, os.O_RDONLY)
+    except OSError as error:
+        raise StateError(_unusable(lock.parent, f"{lock}: {error.strerror}")) from error
+    try:
+        fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return _told_in(handle)
+    finally:
+        os.close(handle)
+    return None
+
+
+def _told_in(handle: int) -> str:
+    told = os.pread(handle, _MOST_TOLD, 0).decode(errors="replace").strip()
+    return told or "another muntin"
 
 
 def require_usable(place: Place) -> None:
@@ -191,12 +215,18 @@ def take_lock(folder: Path, name: str, holder: str) -> int:
         handle = os.open(folder / name, os.O_RDWR | os.O_CREAT, 0o644)
     except OSError as error:
         raise StateError(_unusable(folder, f"{error.filename}: {error.strerror}")) from error
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        other = os.pread(handle, _MOST_TOLD, 0).decode(errors="replace").strip()
-        os.close(handle)
-        raise StateError(_in_use(folder, other or "another muntin")) from None
+    until = time.monotonic() + _LOOK_SECONDS
+    while True:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            break
+        except BlockingIOError:
+            if time.monotonic() < until:  # somebody may just be looking who has it
+                time.sleep(_LOOK_SECONDS / 10)
+                continue
+            other = _told_in(handle)
+            os.close(handle)
+            raise StateError(_in_use(folder, other)) from None
     os.truncate(handle, 0)
     os.pwrite(handle, f"{holder}\n".encode(), 0)
     return handle

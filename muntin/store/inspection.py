@@ -18,17 +18,19 @@ from pyarrow import parquet
 
 from muntin.errors import InputError, MuntinError, StateError
 from muntin.kernel.block import Block
-from muntin.store import delta, log, tape
+from muntin.store import delta, log, notes, tape
 from muntin.store.checkpoint import JOINED, STREAMS, Checkpoint, Saved, saved_of
 from muntin.store.document import Document
 from muntin.store.hold import require_free
+from muntin.store.panes import FOLDER as PANES
+from muntin.store.panes import PaneFiles
 from muntin.store.results import FOLDER
 from muntin.store.storage import Place, Storage, storage_of
 from muntin.store.tallies import Stored, TallyFiles
 from muntin.windows.ledger import Ledger
 
 _OWN = {"lock", "lease", "control.json", "spark-error.txt"}
-_FOLDERS = {STREAMS, FOLDER, "spark"}
+_FOLDERS = {STREAMS, FOLDER, notes.FOLDER}
 
 
 class Weight(Enum):
@@ -131,6 +133,8 @@ def check(state: Place) -> Iterator[Finding]:
             states[name] = found.saved
     for name in storage.names(STREAMS):
         yield Finding(Weight.NOTE, storage.where(f"{STREAMS}/{name}"), "is no folder of a stream")
+    for name in sorted({*storage.folders(notes.FOLDER), *states}):
+        yield from _check_notes(storage, name, states.get(name))
     tables = storage.folders(FOLDER)
     for job in tables:
         yield from _check_table(storage.within(f"{FOLDER}/{job}"))
@@ -188,7 +192,10 @@ class _Stream:
         joined = {(v.path or "").rpartition("/")[2] for versions in tables for v in versions}
         for name in sorted(joined):
             yield from self._check_file(f"{JOINED}/{name}", partial(self._rows, name))
-        yield from self._strays({*blocks, *ledger}, joined)
+        panes = PaneFiles(folder, dict(self.saved.panes))
+        for name in panes.files:
+            yield from self._check_file(f"{PANES}/{name}", partial(panes.read, name))
+        yield from self._strays({*blocks, *ledger}, joined, panes)
 
     def _check_file(self, name: str, read: Callable[[], object]) -> Iterator[Finding]:
         """Reads all of a file; a finding if that cannot be done."""
@@ -213,11 +220,12 @@ class _Stream:
         with self._folder.open(f"{JOINED}/{name}") as file:
             pa.ipc.open_file(file).read_all()
 
-    def _strays(self, needed: set[str], joined: set[str]) -> Iterator[Finding]:
+    def _strays(self, needed: set[str], joined: set[str], panes: PaneFiles) -> Iterator[Finding]:
         unneeded = self._checkpoint.unneeded(needed)
         names = [
             *unneeded,
             *(f"{JOINED}/{n}" for n in self._folder.names(JOINED) if n not in joined),
+            *panes.strays(),
         ]
         for name in names:
             text = "belongs to no state that counts, and is removed by the next run"
@@ -229,6 +237,22 @@ def _advice(folder: Storage) -> str:
         f"put back a copy of the state, or remove {folder} to read the logs again: windows that "
         "are stored are not stored twice"
     )
+
+
+def _check_notes(storage: Storage, stream: str, saved: Saved | None) -> Iterator[Finding]:
+    """Whether Spark can read what it has noted of an attached frame, and that goes with the state.
+
+    A stream that is no frame has no notes, and its state none of Spark's batches.
+    """
+    place = storage.within(f"{notes.FOLDER}/{stream}")
+    for name, why in notes.unreadable(place):
+        text = f"Spark cannot read this note ({why}); {notes.advice(storage, stream)}"
+        yield Finding(Weight.DAMAGE, place.where(name), text)
+    read = -1 if saved is None else saved.progress.frame_batch
+    if (refusal := notes.behind(place, storage, stream, read)) is not None:
+        yield Finding(Weight.DAMAGE, place.where(), refusal)
+    if (missing := notes.ahead(place, storage, stream, read)) is not None:
+        yield Finding(Weight.NOTE, place.where(), missing)
 
 
 def _check_table(place: Storage) -> Iterator[Finding]:

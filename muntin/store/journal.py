@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tempfile
+import time
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -23,15 +24,20 @@ from muntin.run.catalog import Catalog, InForce
 from muntin.run.contracts import Collection
 from muntin.run.kept import Remembered, kept
 from muntin.run.many import Part, WaitingWindows
+from muntin.run.past import shape_of
 from muntin.run.progress import Progress
 from muntin.run.results import Departing, Emission, JobWindows, ToSave, stored_schema
+from muntin.schedule.pace import Measure
 from muntin.store.blocks import BlockFiles
-from muntin.store.checkpoint import Checkpoint, Saved, differences
+from muntin.store.checkpoint import STREAMS, Checkpoint, Saved, differences
+from muntin.store.panes import FOLDER as PANES
+from muntin.store.panes import PaneFiles
 from muntin.store.repeats import Ends
 from muntin.store.results import Results
-from muntin.store.storage import Place
+from muntin.store.storage import Place, storage_of
 
 SAVES_PER_REWRITE = 64
+_PATIENCE = 50  # times that a table finds no room to be tidied
 
 
 class Resident(Collection, Protocol):
@@ -56,11 +62,16 @@ class Journal:
     ) -> None:
         """`others` are the streams that are there too, so that this one was not called so."""
         self._stream = catalog.stream.name
+        self._state = storage_of(state)
         self._checkpoint = Checkpoint(state, self._stream)
         self._results = Results(state)
         self._collection = collection
         self._saves = 0  # since files were begun anew
-        self._untidy = False
+        self._untidy: dict[str, None] = {}  # jobs whose tables may have many small files
+        self._tidying = Measure(0.1)  # seconds that a table takes
+        self._put_off = 0  # times that there was no room for it
+        self._panes = PaneFiles(self._checkpoint.folder)
+        self._blocks = BlockFiles(self._checkpoint.folder)  # of the last commit
         self._kept: tuple[Catalog, Remembered] | None = None
         self.notes: list[str] = []
         self.batch = -1
@@ -152,11 +163,15 @@ class Journal:
         self.before = saved.in_force
         self.notes += differences(self.before, catalog)
         # The first commit rewrites what earlier runs have left, however short they were.
-        self._saves = SAVES_PER_REWRITE
-        with self._checkpoint.advised():
-            self._collection.restore(catalog, self._checkpoint.blocks)
-        self.batch = saved.batch
+        self._saves = 2 * SAVES_PER_REWRITE
         self.progress = saved.progress
+        began, self._blocks = time.perf_counter(), self._checkpoint.blocks
+        with self._checkpoint.advised():
+            self._collection.restore(catalog, self._blocks)
+        size = sum(self._blocks.lengths.values())
+        self.progress.recovery.read_back(size, time.perf_counter() - began)
+        self._panes.files, self._panes.moved = dict(saved.panes), dict(saved.moved)
+        self.batch = saved.batch
         for source in self.progress.sources.values():
             source.heard_at = source.moved_at = None  # silence is counted anew
         self.positions = saved.positions
@@ -176,25 +191,49 @@ class Journal:
         self._look_back(self._prepare(catalog))
         self.positions = self.positions if positions is None else positions
         emission, files = self._written(batch, emission)
-        anew = whole or self._saves >= SAVES_PER_REWRITE
+        recovery = self.progress.recovery
+        whole |= recovery.is_loose(*self._checkpoint.block_bytes)
+        # It takes longer, which windows need not wait for where batches come between them.
+        most = SAVES_PER_REWRITE * (2 if emission.windows else 1)
+        anew = whole or self._saves >= most
         whole = whole or (anew and self._checkpoint.is_loose)
         new = self._all_blocks(catalog) if whole else emission.to_save
         unsynced, tables = self._results.unsynced()
+        if whole:
+            unsynced = [*unsynced, *self._keep_panes(catalog, emission.to_save)]
         now = catalog.in_force
         saved = Saved(
             batch, self.progress, self.positions, now, new.blocks, new.files, files, tables,
             self._writer, self._known, catalog.stream.sources, self._kept_of(catalog),
+            dict(self._panes.files), dict(self._panes.moved),
         )  # fmt: skip
         # Until it is known that this is saved, the next would have to save everything.
-        saves, self._saves = 0 if anew else self._saves + 1, SAVES_PER_REWRITE
+        saves, self._saves = 0 if anew else self._saves + 1, 2 * SAVES_PER_REWRITE
         self._checkpoint.save(saved, whole, anew, unsynced)
         self._saves = saves
+        self._blocks = self._checkpoint.blocks
+        recovery.committed(sum(self._blocks.lengths.values()))
         gone = self._results.publish(self._writer, batch, files)
         if gone:
             raise StateError(f"results of job '{gone[0]}': their table was taken away while it ran")
         self.batch = batch
-        self._untidy |= anew
+        self._untidy |= dict.fromkeys(self._prepared) if anew else {}
         return emission
+
+    def _keep_panes(self, catalog: Catalog, new: ToSave) -> list[str]:
+        """Moves panes that have settled out of the blocks; returns what is to be synced."""
+        past = self.progress.past
+        if not past and not self._panes.files:
+            return []
+        shapes = {id_: catalog.shapes.get(id_) or shape_of(known) for id_, known in past.items()}
+        written = replace(self._blocks, lengths=new.files)
+        blocks = chain(
+            self._blocks.every(past), written.every(past), chain.from_iterable(new.blocks.values())
+        )
+        names = self._panes.keep(past, shapes, blocks)
+        folder = f"{STREAMS}/{self._stream}/{PANES}"
+        above = self._state.above(folder) if names else []
+        return [*(f"{folder}/{name}" for name in names), *above]
 
     def _written(
         self, batch: int, emission: Emission
@@ -224,10 +263,29 @@ class Journal:
             self._kept = catalog, kept(catalog)
         return self._kept[1]
 
-    def tidy(self) -> list[str]:
-        """Merges small files of results where there may be many; returns what there is to say."""
-        untidy, self._untidy = self._untidy, False
-        return list(self._results.compact(self._prepared)) if untidy else []
+    def tidy(self, room: float | None = None) -> list[str]:
+        """Merges small files of results and sums up entries of their tables, where there are many.
+
+        It does as much as there is room for, in seconds; a table that finds none for long is done
+        all the same. Returns what there is to say.
+        """
+        notes: list[str] = []
+        until = None if room is None else time.monotonic() + room
+        while jobs := [*self._untidy, *self._results.many_entries]:
+            started = time.monotonic()
+            if until is not None and until - started < self._tidying.high:
+                self._put_off += 1
+                if self._put_off < _PATIENCE:
+                    break
+                until = started  # for one of them
+            self._put_off = 0
+            if jobs[0] in self._untidy:
+                del self._untidy[jobs[0]]
+                notes += self._results.compact(jobs[:1])
+            else:
+                self._results.sum_up(jobs[0])
+            self._tidying.take(time.monotonic() - started)
+        return notes
 
     def _all_blocks(self, catalog: Catalog) -> ToSave:
         self._collection.compact(catalog)

@@ -16,7 +16,7 @@ from uuid import uuid4
 
 from muntin.errors import StateError
 from muntin.store.holder import Holder
-from muntin.store.objects import ObjectStorage
+from muntin.store.objects import ObjectStorage, Tag
 from muntin.units import moment
 
 SECONDS = 30.0
@@ -44,7 +44,7 @@ class Lease:
         if not alone:
             self._thread.start()
 
-    def _take(self) -> str:
+    def _take(self) -> Tag:
         found = self._storage.tagged(_NAME)
         if found is None:
             tag = self._storage.create(_NAME, self._told())

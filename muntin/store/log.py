@@ -92,6 +92,15 @@ def damaged(table: Path, parts: Iterable[Path] = ()) -> Path | None:
     return None
 
 
+def require_entries(table: Path) -> None:
+    """Raises an OSError where an entry has nothing in it, which readers take for one of no rows."""
+    summed = max(_numbers(table, _SUMMARY), default=-1)
+    for number in _numbers(table, ".json"):
+        path = _path(table, number, ".json")
+        if number > summed and not path.stat().st_size:
+            raise OSError(f"{path} is empty")
+
+
 def _is_whole(table: Path, number: int) -> bool:
     """Whether an entry can be read, with the files that it names."""
     actions = _entry(table, number)

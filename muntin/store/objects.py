@@ -19,7 +19,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
 
 import obstore
 import pyarrow as pa
@@ -44,6 +44,17 @@ _FINAL = (
 _STATUS = re.compile(r"status code: (\d+ [A-Za-z ]+)")
 _CODE = re.compile(r"<Code>(\w+)</Code>")
 T = TypeVar("T")
+
+
+class Tag(NamedTuple):
+    """Which version of an object one has: storages compare the one or the other."""
+
+    e_tag: str | None
+    version: str | None
+
+    @classmethod
+    def of(cls, told: Mapping[str, Any]) -> Tag:
+        return cls(told["e_tag"], told["version"])
 
 
 @dataclass(frozen=True)
@@ -113,7 +124,7 @@ class ObjectStorage:
     def append(self, name: str, data: bytes) -> int:
         raise NotImplementedError("objects are never changed")
 
-    def create(self, name: str, data: bytes) -> str | None:
+    def create(self, name: str, data: bytes) -> Tag | None:
         """Makes an object that nobody has made yet, and returns its tag; None if there is one.
 
         What is made has to differ from what others make, so that after a lost answer it is known
@@ -121,29 +132,27 @@ class ObjectStorage:
         """
         return self._decide(name, data, "create")
 
-    def exchange(self, name: str, data: bytes, tag: str) -> str | None:
+    def exchange(self, name: str, data: bytes, tag: Tag) -> Tag | None:
         """Puts an object in the place of one with this tag; None if there is another by now."""
-        return self._decide(name, data, {"e_tag": tag})
+        return self._decide(name, data, {k: v for k, v in tag._asdict().items() if v is not None})
 
-    def _decide(self, name: str, data: bytes, mode: Any) -> str | None:
+    def _decide(self, name: str, data: bytes, mode: Any) -> Tag | None:
         try:
             put = lambda: obstore.put(self._store, name, data, mode=mode, use_multipart=False)  # noqa: E731
             made: Mapping[str, Any] = self._do("written", name, put)
-            tag: str | None = made["e_tag"]
         except _LostError:
             found = self.tagged(name)  # which may be ours, if it was its answer that was lost
-            tag = found[1] if found is not None and found[0] == data else None
-        else:
-            if tag is None:
-                raise StateError(f"{self.where(name)}: the storage has no tags to tell versions by")
+            return found[1] if found is not None and found[0] == data else None
+        if not any(tag := Tag.of(made)):
+            raise StateError(f"{self.where(name)}: the storage has no tags to tell versions by")
         return tag
 
-    def tagged(self, name: str) -> tuple[bytes, str] | None:
+    def tagged(self, name: str) -> tuple[bytes, Tag] | None:
         """An object with its tag, if there is one."""
 
-        def get() -> tuple[bytes, str]:
+        def get() -> tuple[bytes, Tag]:
             result = obstore.get(self._store, name)
-            return bytes(result.bytes()), result.meta["e_tag"] or ""
+            return bytes(result.bytes()), Tag.of(cast("Mapping[str, Any]", result.meta))
 
         try:
             return self._do("read", name, get)

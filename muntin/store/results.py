@@ -25,6 +25,7 @@ from muntin.store.storage import LocalFolder, Place, Storage, storage_of
 
 _FIRST_FILES = 2  # that are looked at for the newest windows
 FOLDER = "results"
+_MOST_ENTRIES = 128  # of a table, if there is never time to sum them up
 _MANY = 8  # jobs, from which on threads are worth their start
 _SIDE_BY_SIDE = 4
 _NAMES = "muntin.windows"  # the setting of a table that lists the windows it may have
@@ -56,6 +57,7 @@ class Results:
         self._versions: dict[str, int] = {}  # of tables, up to which they are on disk
         self._newest: dict[str, _Newest] = {}  # of tables that this program has written last
         self._unsynced: dict[str, list[str]] = {}  # files of rows of tables that have changed
+        self._entries: dict[str, int] = {}  # of tables' logs, since they were summed up
 
     def prepare(
         self,
@@ -215,9 +217,26 @@ class Results:
             if added is not None:
                 self._newest[job] = _Newest(added, writer, batch)
                 self._unsynced.setdefault(job, [])
+                self._entries[job] = self._entries.get(job, 0) + 1
+                if self._entries[job] >= _MOST_ENTRIES:
+                    self.sum_up(job)
             return added is not None
 
         return [job for job, added in _each(publish, files).items() if not added]
+
+    @property
+    def many_entries(self) -> list[str]:
+        """The jobs whose tables had better be summed up before they are opened."""
+        return [job for job, count in self._entries.items() if count >= delta.ENTRIES_PER_SUMMARY]
+
+    def sum_up(self, job: str) -> None:
+        """Has a table opened as fast as one with few entries, which takes longer than an entry."""
+        self._entries[job] = 0
+        place = self._folder.within(job)
+        with _explained(job):
+            if delta.exists(place):
+                delta.sum_up(place)
+                self._unsynced.setdefault(job, [])
 
     def compact(self, jobs: Collection[str]) -> Iterator[str]:
         """Keeps tables of jobs quick to read and to add to, however many batches they have.
@@ -227,6 +246,7 @@ class Results:
         for job in jobs:
             place = self._folder.within(job)
             self._newest.pop(job, None)
+            self._entries[job] = 0  # what is merged is summed up, too
             try:
                 if delta.exists(place):
                     delta.compact(place)

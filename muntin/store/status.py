@@ -13,6 +13,7 @@ from muntin.model.jobs import VERSIONED
 from muntin.model.records import TIME
 from muntin.run.kept import paused_edition
 from muntin.run.progress import Lateness
+from muntin.schedule.recovery import Recovery
 from muntin.store.checkpoint import Saved, saved_in
 from muntin.store.storage import Place
 from muntin.units import moment
@@ -26,6 +27,23 @@ def status(state: Place) -> tuple[list[Row], list[Row]]:
     if not streams:
         raise InputError(f"nothing has been run in {state} yet; see `muntin run --help`")
     return rows_of(streams)
+
+
+def recoveries(state: Place) -> dict[str, Recovery]:
+    """By stream, what is known of how long it takes to go on after a loss."""
+    return {name: saved.progress.recovery for name, saved in saved_in(state).items()}
+
+
+def told(stream: str, recovery: Recovery) -> str:
+    """What that is, in a sentence."""
+    size = f"{recovery.saved / 1e6:,.1f} MB of blocks in about {recovery.takes:.1f} s"
+    text = f"recovery of stream '{stream}': reads back {size}"
+    if recovery.bound < float("inf"):
+        text += f", and again what was read since; bound {recovery.bound:g} s"
+    if recovery.losses:
+        times = "once" if recovery.losses == 1 else f"{recovery.losses:,} times"
+        text += f"; needed {times}, last for {recovery.last:.1f} s"
+    return text
 
 
 def rows_of(streams: Mapping[str, Saved]) -> tuple[list[Row], list[Row]]:

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from starlette.routing import Route
 
+from muntin.ask.answering import Asking
 from muntin.control.feed import Feed
 from muntin.control.openapi import DOCUMENT
 from muntin.control.ordering import Ordering
@@ -15,7 +16,7 @@ from muntin.run.door import Door
 
 def test_it_has_every_call_and_no_other(tmp_path: Path) -> None:
     ordering = Ordering(Door(), tmp_path)
-    reading = Reading(Feed(tmp_path), None, ordering.name_of)  # type: ignore[arg-type]
+    reading = Reading(Feed(tmp_path), None, ordering.name_of, Asking(tmp_path))  # type: ignore[arg-type]
     routes: list[Route] = [*ordering.routes, *reading.routes]
     offered = {
         (route.path, method.lower())

@@ -13,24 +13,34 @@ from pathlib import Path
 
 from tests.faults.harness import table, trials
 from tests.faults.kinds import FAULTS
-from tests.faults.trial import Setting
+from tests.faults.trial import PLACES, Setting
+
+# One trial after the other is on such a place, and supervised or not.
+SETTINGS = (
+    ("local", False), ("cluster", True), ("local", True), ("storage", False),
+    ("local", False), ("cluster", False), ("local", True), ("storage", True),
+)  # fmt: skip
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="tests.faults", description=(__doc__ or "").strip())
     parser.add_argument("--seed", type=int, default=random.randrange(1 << 30))
     parser.add_argument("--faults", type=int, default=200)
-    parser.add_argument("--each", type=int, default=20, help="faults of a trial")
+    parser.add_argument("--each", type=int, default=25, help="faults of a trial")
     parser.add_argument("--only", action="append", choices=FAULTS, help="a kind of fault")
     parser.add_argument("--agents", type=int, default=2)
-    parser.add_argument("--master", default="local[2]")
+    parser.add_argument("--on", action="append", choices=PLACES, help="where to run")
     parser.add_argument("--folder", type=Path, default=None)
     given = parser.parse_args()
     folder = given.folder or Path(tempfile.mkdtemp(prefix="muntin-faults-"))
     print(f"seed {given.seed}, in {folder}", flush=True)
-    setting = Setting(folder, agents=given.agents, master=given.master)
+    settings = [
+        Setting(folder, agents=given.agents, on=place, supervised=supervised)
+        for place, supervised in SETTINGS
+        if place in (given.on or PLACES)
+    ]
     kinds = given.only or list(FAULTS)
-    outcomes = list(trials(folder, given.seed, given.faults, given.each, setting, kinds))
+    outcomes = list(trials(folder, given.seed, given.faults, given.each, settings, kinds))
     print(table(outcomes))
     bad = [outcome.seed for outcome in outcomes if not outcome.is_good]
     print(f"trials that failed: {', '.join(bad) or 'none'}; seed {given.seed}")

@@ -48,14 +48,23 @@ def run(
 
 
 def trials(
-    folder: Path, seed: int, faults: int, each: int, setting: Setting, kinds: Sequence[str]
+    folder: Path,
+    seed: int,
+    faults: int,
+    each: int,
+    settings: Sequence[Setting],
+    kinds: Sequence[str],
 ) -> Iterator[Outcome]:
-    """Trials of `each` faults, until there were so many; folders of those that failed stay."""
+    """Trials of `each` faults, until there were so many; folders of those that failed stay.
+
+    They are in one setting after the other.
+    """
     done = number = 0
     while done < faults:
         name = f"{seed}-{number}"
-        place = replace(setting, folder=folder / name)
-        print(f"trial {name}", flush=True)
+        place = replace(settings[number % len(settings)], folder=folder / name)
+        supervised = ", supervised" if place.supervised else ""
+        print(f"trial {name}: {place.on}{supervised}", flush=True)
         outcome = run(place, name, [kinds] * min(each, faults - done), _say)
         done, number = done + len(outcome.struck), number + 1
         yield outcome
@@ -84,11 +93,14 @@ def problems(outcome: Outcome) -> Iterator[str]:
         yield f"UNHEALED {outcome.unhealed}"
 
 
-COLUMNS = ("fault", "struck", "windows", "at 100 %", "wrong", "twice", "longest gap")
+COLUMNS = ("fault", "struck", "windows", "at 100 %", "in vain", "wrong", "twice", "longest gap")
 
 
 def table(outcomes: Sequence[Outcome]) -> str:
-    """A line for each kind of fault; a window belongs to the last fault before it left."""
+    """A line for each kind of fault; a window belongs to the last fault before it left.
+
+    Panes are named in vain that are said to be missing, and lack nothing.
+    """
     lines = [COLUMNS]
     struck = [s for outcome in outcomes for s in outcome.struck]
     for kind in [*FAULTS, ""]:
@@ -106,6 +118,7 @@ def table(outcomes: Sequence[Outcome]) -> str:
                 f"{often:,}" if kind else "",
                 f"{len(windows):,}",
                 f"{complete / max(1, len(windows)):.0%}",
+                f"{sum(window.in_vain for window in windows):,}",
                 str(len({id(w) for w in windows} & wrong)),
                 str(len({id(w) for w in windows} & twice)),
                 "{:.1f} s, {}".format(*max(gap for _, gap in those)),
@@ -118,6 +131,7 @@ def table(outcomes: Sequence[Outcome]) -> str:
             f"{len(struck):,}",
             f"{len(total):,}",
             f"{sum(w.is_complete for w in total) / max(1, len(total)):.0%}",
+            f"{sum(w.in_vain for w in total):,}",
             str(len({id(w.window) for o in outcomes for w in o.verdict.wrong})),
             str(sum(len(o.verdict.twice) for o in outcomes)),
             "",

@@ -9,23 +9,16 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 
-from tests.faults.processes import Process
+from tests.faults.processes import Process, words_of
 from tests.faults.servers import Server
 from tests.faults.trial import Struck, Trial
+from tests.store.s3 import Proxy
 
 Fault = Callable[[Trial], Struck | None]
 
 
 def _is_java(words: str) -> bool:
     return words.split(" ", 1)[0].endswith("java")
-
-
-def _is_executor(words: str) -> bool:
-    return _is_java(words) and "CoarseGrainedExecutorBackend" in words
-
-
-def _is_driver_jvm(words: str) -> bool:
-    return _is_java(words) and not _is_executor(words)
 
 
 def _is_worker(words: str) -> bool:
@@ -44,8 +37,19 @@ def _signal(pid: int, number: signal.Signals) -> None:
 
 
 def kill_driver(trial: Trial) -> Struck | None:
-    there = trial.program.send(signal.SIGKILL)
-    return Struck("", "program", excuses="program") if there else None
+    """Kills the process that runs the program; who supervises it starts it again."""
+    pid = trial.program.runner
+    if pid is None:
+        return None
+    _signal(pid, signal.SIGKILL)
+    return Struck("", f"process {pid}", excuses="" if trial.is_supervised else "program")
+
+
+def kill_supervisor(trial: Trial) -> Struck | None:
+    """What it supervised ends a moment later, and until then another one is refused."""
+    if not trial.is_supervised or not trial.program.send(signal.SIGKILL):
+        return None
+    return Struck("", "program", seconds=20.0, excuses="program")
 
 
 def end_driver(trial: Trial) -> Struck | None:
@@ -60,16 +64,18 @@ def _kills(fits: Callable[[str], bool]) -> Fault:
         if pid is None:
             return None
         _signal(pid, signal.SIGKILL)
-        return Struck("", f"process {pid}", excuses="program")
+        # A Spark that cannot even be started is for the user to mend, also under supervision.
+        goes_on = trial.is_supervised and not trial.program.is_young()
+        return Struck("", f"process {pid}", excuses="" if goes_on else "program")
 
     return kill
 
 
-def _stops(fits: Callable[[str], bool] | None) -> Fault:
-    """Stops the program itself, or a process of it, for seconds."""
+def _stops(choose: Callable[[Trial], int | None]) -> Fault:
+    """Stops a process for seconds."""
 
     def stop(trial: Trial) -> Struck | None:
-        pid = trial.program.pid if fits is None else _one_of(trial, fits)
+        pid = choose(trial)
         if pid is None:
             return None
         _signal(pid, signal.SIGSTOP)
@@ -77,6 +83,52 @@ def _stops(fits: Callable[[str], bool] | None) -> Fault:
         return Struck("", f"process {pid}", lambda: _signal(pid, signal.SIGCONT), seconds)
 
     return stop
+
+
+def _executor(trial: Trial) -> int | None:
+    found = sorted(trial.grid.executors()) if trial.grid is not None else []
+    return trial.random.choice(found) if found else None
+
+
+def kill_executor(trial: Trial) -> Struck | None:
+    """No run ends of it, as another executor comes."""
+    pid = _executor(trial)
+    if pid is None:
+        return None
+    _signal(pid, signal.SIGKILL)
+    return Struck("", f"process {pid}")
+
+
+def _kills_daemon(which: str) -> Fault:
+    """Kills the master of a cluster, or a worker with its executor; then it is started again."""
+
+    def kill(trial: Trial) -> Struck | None:
+        grid = trial.grid
+        if grid is None:
+            return None
+        found = {name: pid for name, pid in grid.daemons().items() if name.startswith(which)}
+        name = trial.random.choice(sorted(found))
+        if not words_of(found[name]):
+            return None
+        _signal(found[name], signal.SIGKILL)
+        return Struck("", name, grid.up, trial.random.uniform(1.0, 8.0))
+
+    return kill
+
+
+def _storage(share: tuple[float, float], how: Callable[[Trial], int | float | str]) -> Fault:
+    """For seconds, some requests to the storage do not fare well."""
+
+    def hurt(trial: Trial) -> Struck | None:
+        bucket = trial.bucket
+        if bucket is None:
+            return None
+        of = trial.random.uniform(*share)
+        bucket.hurt(trial.random.random(), of, how(trial))
+        seconds = trial.random.uniform(1.0, 15.0)
+        return Struck("", f"{of:.0%} of requests", bucket.heal, seconds)
+
+    return hurt
 
 
 def clock_jumps(trial: Trial) -> Struck | None:
@@ -92,7 +144,7 @@ def disk_is_full(trial: Trial) -> Struck | None:
     free = [name for name, disk in trial.disks.items() if not (disk / "filler").exists()]
     if not free:
         return None
-    name = trial.random.choice(["program", *free])
+    name = trial.random.choice(["program", *free] if "program" in free else free)
     filler = trial.disks[name] / "filler"
     with suppress(OSError), filler.open("wb", buffering=0) as file:
         while True:
@@ -142,19 +194,19 @@ def agent_loses_its_state(trial: Trial) -> Struck | None:
     shutil.rmtree(disk / "state", ignore_errors=True)
     (server,) = (each for each in trial.shop if each.name == process.name)
     server.forgotten = time.time()
-    return Struck("", process.name, excuses=process.name)
+    return Struck("", process.name, excuses=process.name, loses=True)
 
 
-def _of_log(happens: Callable[[Trial, Server], object], needs_known: bool = False) -> Fault:
-    """Something that happens to one log; if it `needs_known`, not before it was read from."""
+def _of_log(happens: Callable[[Trial, Server], object], loses: bool = False) -> Fault:
+    """Something that happens to one log; if it `loses` records, not before it was read from."""
 
     def strike(trial: Trial) -> Struck | None:
         server = trial.random.choice([*trial.web, *trial.shop])
         begun = max(server.begun, server.forgotten)
-        if not server.path.exists() or (needs_known and begun > trial.known_before):
+        if not server.path.exists() or (loses and begun > trial.known_before):
             return None
         happens(trial, server)
-        return Struck("", server.name)
+        return Struck("", server.name, loses=loses)
 
     return strike
 
@@ -183,17 +235,24 @@ def clock_of_server_jumps(trial: Trial) -> Struck | None:
 
 FAULTS: dict[str, Fault] = {
     "kill -9 driver": kill_driver,
-    "kill -9 JVM": _kills(_is_driver_jvm),
-    "kill -9 executor": _kills(_is_executor),
+    "kill -9 JVM": _kills(_is_java),
+    "kill -9 supervisor": kill_supervisor,
+    "kill -9 executor": kill_executor,
+    "kill -9 Spark worker": _kills_daemon("worker"),
+    "kill -9 Spark master": _kills_daemon("master"),
     "kill -9 Python worker": _kills(_is_worker),
     "kill -9 agent": kill_agent,
     "kill -9 relay": kill_relay,
     "SIGTERM driver": end_driver,
-    "SIGSTOP driver": _stops(None),
-    "SIGSTOP JVM": _stops(_is_driver_jvm),
-    "SIGSTOP Python worker": _stops(_is_worker),
+    "SIGSTOP driver": _stops(lambda trial: trial.program.runner),
+    "SIGSTOP JVM": _stops(lambda trial: _one_of(trial, _is_java)),
+    "SIGSTOP Python worker": _stops(lambda trial: _one_of(trial, _is_worker)),
+    "SIGSTOP executor": _stops(_executor),
     "SIGSTOP agent or relay": stop_agent_or_relay,
     "full disk": disk_is_full,
+    "storage answers errors": _storage((0.5, 1.0), lambda trial: trial.random.choice([500, 503])),
+    "storage loses answers": _storage((0.2, 0.6), lambda _: Proxy.LOST),
+    "storage stalls": _storage((0.5, 1.0), lambda trial: trial.random.uniform(0.5, 4.0)),
     "clock jumps": clock_jumps,
     "agent loses its state": agent_loses_its_state,
     "log rotated": _of_log(lambda trial, server: server.rotate(trial.known_before)),
@@ -201,14 +260,14 @@ FAULTS: dict[str, Fault] = {
     "log copied and truncated": _of_log(
         lambda trial, server: server.copy_and_truncate(trial.known_before)
     ),
-    "log truncated": _of_log(lambda _, server: server.truncate(), needs_known=True),
-    "log deleted": _of_log(lambda _, server: server.delete(), needs_known=True),
+    "log truncated": _of_log(lambda _, server: server.truncate(), loses=True),
+    "log deleted": _of_log(lambda _, server: server.delete(), loses=True),
     "log compressed, cut": _of_log(
-        lambda trial, server: _compressed(trial, server, 20), needs_known=True
+        lambda trial, server: _compressed(trial, server, 20), loses=True
     ),
     "log with garbage": _of_log(lambda _, server: server.garbage()),
     "log with a torn line": _of_log(lambda _, server: server.tear()),
-    "log overwritten": _of_log(lambda _, server: server.overwrite(), needs_known=True),
+    "log overwritten": _of_log(lambda _, server: server.overwrite(), loses=True),
     "server silent": silence,
     "server's clock jumps": clock_of_server_jumps,
 }

@@ -51,6 +51,18 @@ class Process:
         with self._lock:
             return None if self._process is None else self._process.pid
 
+    @property
+    def runner(self) -> int | None:
+        """The process that runs the program: itself, or the one that it supervises."""
+        pid = self.pid
+        if pid is None or "--supervise" not in self._words:
+            return pid
+        return next((p for p in descendants(pid) if "-m muntin run" in words_of(p)), None)
+
+    def is_young(self) -> bool:
+        """Whether it was started a moment ago, and may not be ready."""
+        return not self.starts or time.time() - self.starts[-1] < _SOON_SECONDS
+
     def tend(self) -> End | None:
         """Starts it if need be; tells if it has ended."""
         with self._lock:

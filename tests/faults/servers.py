@@ -30,22 +30,23 @@ _KEPT = 3  # files that were rotated
 
 @dataclass
 class Cell:
-    """The records of one server in one second, by number; they are `late` beyond the slack.
+    """The records of one server in one second, by number.
 
-    Those that were destroyed may have been read before, or not.
+    Of those that came out of order beyond the slack, the time up to which they were `late`, in
+    milliseconds. Those that were destroyed may have been read before, or not.
     """
 
     numbers: set[int] = field(default_factory=set)
-    late: set[int] = field(default_factory=set)
+    late: dict[int, int] = field(default_factory=dict)
     destroyed: set[int] = field(default_factory=set)
 
-    @property
-    def wanted(self) -> set[int]:
-        """What a window that has this second as a whole has to hold.
+    def wanted(self, end: int) -> set[int]:
+        """What a window that ends at this second has to hold, if it has this pane as a whole.
 
-        What was late for it may be there, if the window ends later and waits.
+        What was late for it may be there: a reader may have known less of the server's time.
         """
-        return self.numbers - self.late - self.destroyed
+        late = {number for number, mark in self.late.items() if mark >= 1000 * end}
+        return self.numbers - late - self.destroyed
 
 
 class Server:
@@ -90,8 +91,8 @@ class Server:
         self._reached = max(self._reached, at)
         second = at // PANE_MS
         self.cells[second].numbers.add(number)
-        if (self._reached - SLACK_MS) // PANE_MS > second:
-            self.cells[second].late.add(number)
+        if (mark := self._reached - SLACK_MS) // PANE_MS > second:
+            self.cells[second].late[number] = mark
         return json.dumps({"t": at / 1000, "n": number, "k": "abc"[number % 3]}) + "\n"
 
     def _append(self, text: str) -> None:

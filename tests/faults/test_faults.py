@@ -12,6 +12,7 @@ from tests.faults.trial import Setting
 SEED = "7"
 KINDS = (
     "kill -9 driver",
+    "kill -9 JVM",
     "SIGSTOP driver",
     "log rotated and compressed",
     "log copied and truncated",
@@ -22,8 +23,10 @@ KINDS = (
 
 @pytest.mark.jvm
 def test_results_are_the_truth_after_faults(tmp_path: Path) -> None:
-    outcome = run(Setting(tmp_path / "trial", agents=1), SEED, [[kind] for kind in KINDS])
+    setting = Setting(tmp_path / "trial", agents=1, supervised=True)
+    outcome = run(setting, SEED, [[kind] for kind in KINDS])
     told = [*map(str, outcome.struck), *problems(outcome)]
     assert outcome.is_good, "\n".join([*told, table([outcome])])
     assert len(outcome.verdict.windows) > 50
     assert any(window.is_complete for window in outcome.verdict.windows)
+    assert "Traceback" not in (tmp_path / "trial" / "program.txt").read_text()

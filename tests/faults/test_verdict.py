@@ -8,20 +8,25 @@ from typing import Any
 import pytest
 
 from tests.faults.servers import Cell
-from tests.faults.verdict import Window, deviations
+from tests.faults.verdict import Window, deviations, in_vain
 
 TRUTH = {
-    "a": defaultdict(Cell, {10: Cell({1, 2}), 11: Cell({3, 9}, late={9})}),
+    "a": defaultdict(Cell, {10: Cell({1, 2}), 11: Cell({3, 9}, late={9: 12_000})}),
     "b": defaultdict(Cell, {10: Cell({1, 2, 3}, destroyed={3})}),
 }
 WHOLE = {("a", 10): [1, 2], ("a", 11): [3], ("b", 10): [1, 2]}
 
 
 def window(
-    cells: dict[tuple[str, int], list[int]], missing: dict[str, int] | None = None
+    cells: dict[tuple[str, int], list[int]],
+    missing: dict[str, int] | None = None,
+    sources: tuple[int, ...] = (),
+    area: float | None = None,
 ) -> Window:
     told = [{"source": name, "why": "lost", "panes": n} for name, n in (missing or {}).items()]
-    c2: dict[str, Any] = {"area": 0.5 if told else 1.0, "reason": "complete", "missing": told}
+    area = (0.5 if told else 1.0) if area is None else area
+    c2: dict[str, Any] = {"area": area, "reason": "complete", "missing": told}
+    c2["panes"] = [{"sources": number, "panes": 1} for number in sources]
     rows = [
         {"server": server, "second": second, "c": len(numbers), "n": sum(numbers),
          "numbers": numbers, "c2": c2}
@@ -51,6 +56,27 @@ def test_what_is_wrong_is_told(
     change: dict[tuple[str, int], list[int]], missing: dict[str, int], told: str
 ) -> None:
     assert any(told in each for each in deviations(window(WHOLE | change, missing), TRUTH))
+
+
+def test_panes_have_the_sources_that_lack_nothing() -> None:
+    lacks = WHOLE | {("a", 10): [1]}
+    assert list(deviations(window(lacks, {"a": 1}, (1, 2)), TRUTH)) == []
+    (told,) = deviations(window(lacks, {"a": 1}, (2, 1)), TRUTH)
+    assert told == "at 10 it has 2 sources, and only 1 lack nothing"
+
+
+def test_what_is_complete_names_nothing() -> None:
+    (told,) = deviations(window(WHOLE, {"a": 1}, area=1.0), TRUTH)
+    assert told == "it is complete, and names what is missing"
+
+
+def test_what_is_late_for_its_second_is_not_late_for_a_window_that_ends_later() -> None:
+    cell = Cell({1, 2}, late={2: 11_500})
+    assert (cell.wanted(11), cell.wanted(12)) == ({1}, {1, 2})
+
+
+def test_what_is_named_in_vain_is_counted() -> None:
+    assert in_vain(window(WHOLE | {("a", 10): [1]}, {"a": 2, "b": 1}), TRUTH) == 2
 
 
 def test_what_is_named_may_be_missing() -> None:

@@ -8,21 +8,25 @@ import shutil
 import struct
 import subprocess
 import time
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from muntin.errors import MuntinError
 from muntin.store.results import Results
 from muntin.store.status import status
+from muntin.store.storage import Place
 from tests.faults import jobs
+from tests.faults.places import Bucket, Grid, bucket
 from tests.faults.processes import ROOT, End, Process, Tending, free_port
 from tests.faults.servers import Server, Servers
-from tests.faults.verdict import Verdict, judge, judge_sums
+from tests.faults.verdict import Verdict, Window, Wrong, judge, judge_sums
+from tests.waiting import wait_for
 
 PATIENCE = 240.0  # seconds, after which something does not heal
 IDLE_SECONDS = 4
+PLACES = ("local", "cluster", "storage")  # the last with a state of objects
 _DISK_MB = 256
 _POLL_SECONDS = 0.25
 _EXCUSED_SECONDS = 60.0  # within which a process may end of a fault
@@ -39,6 +43,7 @@ class Struck:
     heal: Callable[[], object] | None = None
     seconds: float = 0.0  # until it is healed
     excuses: str = ""  # the process whose end it explains: once, or while it is not healed
+    loses: bool = False  # whether records may be gone that nobody has read
     at: float = 0.0
     upto: float = 0.0  # when results had gone on
 
@@ -78,7 +83,8 @@ class Setting:
     folder: Path
     servers: int = 3
     agents: int = 2
-    master: str = "local[2]"
+    on: str = PLACES[0]
+    supervised: bool = False
 
 
 class Trial:
@@ -86,24 +92,34 @@ class Trial:
 
     def __init__(self, setting: Setting, seed: str) -> None:
         self.seed = seed
+        self.is_supervised = setting.supervised
         self.random = random.Random(seed)
         self.struck: list[Struck] = []
         self.disks: dict[str, Path] = {}  # small ones, by the process whose state is there
         self.folder = folder = setting.folder
         self._addresses: dict[str, str] = {}
-        self._stack = ExitStack()
+        self._stack = ExitStack()  # what is judged when it has ended
+        self._around = ExitStack()  # and what is needed for that
         folder.mkdir(parents=True)
+        self.grid: Grid | None = None
+        self.bucket: Bucket | None = None
+        if setting.on == "cluster":
+            self.grid = self._around.enter_context(Grid(folder / "cluster"))
+        elif setting.on == "storage":
+            self.bucket = self._around.enter_context(bucket())
         self._clock = folder / "clock"
         self._clock.write_bytes(bytes(8))
         self.web = [Server(f"web-{n}", folder / "logs", seed) for n in range(setting.servers)]
         self.shop = [Server(f"shop-{n}", folder / f"shop-{n}", seed) for n in range(setting.agents)]
-        self.state = self._disk("program") / "state"
+        self.state: Place = self.bucket.url if self.bucket else self._disk("program") / "state"
         self.agents = [self._agent(server) for server in self.shop]
         self.relays = [self._relay()] if self.agents else []
         sql = folder / "jobs.sql"
         sql.write_text(jobs.program(folder / "logs", self._listed() if self.agents else None))
-        options = {"--state": self.state, "--master": setting.master, "--idle": f"{IDLE_SECONDS}s"}
-        self.program = self._process("program", ["run", str(sql)], options)
+        master = self.grid.master if self.grid else "local[2]"
+        options = {"--state": self.state, "--master": master, "--idle": f"{IDLE_SECONDS}s"}
+        words = ["run", str(sql), *["--supervise"] * setting.supervised]
+        self.program = self._process("program", words, options)
         self.jobs = [*jobs.FILES, *(jobs.AGENTS if self.agents else ())]
         self.processes = [*self.agents, *self.relays, self.program]
         self._tending = Tending(self.processes)
@@ -115,6 +131,7 @@ class Trial:
 
     def __exit__(self, *_: object) -> None:
         self._stack.close()
+        self._around.close()
         for disk in self.disks.values():
             subprocess.run(["umount", str(disk)], check=True)
 
@@ -131,6 +148,7 @@ class Trial:
         more = (str(word) for option in options.items() for word in option)
         paths = f"{ROOT / 'tests' / 'faults' / 'clock'}:{ROOT}"
         env = {"PYTHONPATH": paths, "FAULTS_CLOCK": str(self._clock)}
+        env |= self.bucket.env if self.bucket else {}
         return Process(name, [*words, *more], self.folder, env)
 
     def _agent(self, server: Server) -> Process:
@@ -179,34 +197,33 @@ class Trial:
         return struck
 
     def rest(self, seconds: float) -> None:
-        """Waits, and heals what is due meanwhile."""
+        """Waits for so long, and heals what is due meanwhile."""
         until = time.time() + seconds
-        while (now := time.time()) < until:
-            self._heal(now)
-            time.sleep(min(0.05, until - now))
+        wait_for(lambda: self._heal(time.time()) >= until, seconds + PATIENCE)
 
-    def _heal(self, now: float) -> None:
+    def _heal(self, now: float) -> float:
+        """Ends what is over by now; returns that time."""
         for struck in self.struck:
             if struck.heal is not None and now >= struck.heal_at:
                 heal, struck.heal = struck.heal, None
                 heal()
+        return now
 
     def go_on(self) -> None:
         """Waits until all is healed, and windows have left that begin after that."""
-        limit, wanted = time.time() + PATIENCE, 0.0
-        while True:
-            now = time.time()
-            self._heal(now)
-            if any(struck.heal is not None for struck in self.struck):
-                limit = now + PATIENCE
-            elif not wanted:
-                wanted = now
-            behind = [name for name in self._names() if self.reached(name) < wanted + 1]
-            if wanted and not behind:
-                break
-            if now > limit:
-                raise UnhealedError(f"no windows of {', '.join(behind)} for {PATIENCE:.0f} s")
-            time.sleep(_POLL_SECONDS)
+        rest = max((s.heal_at for s in self.struck if s.heal is not None), default=0.0)
+        self.rest(max(0.0, rest - time.time()))
+        behind, wanted = self._names(), time.time()
+
+        def has_gone_on() -> bool:
+            behind[:] = [name for name in self._names() if self.reached(name) < wanted + 1]
+            return not behind
+
+        try:
+            wait_for(has_gone_on, PATIENCE, 4 * _POLL_SECONDS if self.bucket else _POLL_SECONDS)
+        except TimeoutError:
+            told = f"no windows of {', '.join(behind)} for {PATIENCE:.0f} s"
+            raise UnhealedError(told) from None
         for struck in self.struck:
             struck.upto = struck.upto or time.time()
 
@@ -237,11 +254,13 @@ class Trial:
         # Windows that were shed, or of which all panes were, have no rows to be stored.
         shed = {row["job"]: row["shed"] + row["thinned"] for row in rows}
         streams = {job.name: {"web": self.web, "shop": self.shop}[job.stream] for job in self.jobs}
+        hurried = {job.name for job in self.jobs if job.hurries}
         for name, missing in verdict.missing.items():
-            windows = [window for window in missing if not self._all_hurt(window, streams[name])]
+            windows = [w for w in missing if not self._all_hurt(w, streams[name], name in hurried)]
             if len(windows) > shed.get(name, 0):
                 told = f"{len(windows)} windows, {shed.get(name, 0)} of them shed: {windows}"
                 verdict.absent.append(f"{name}: {told}")
+        verdict.wrong += self._unfounded(verdict.windows)
         outcome = Outcome(self.seed, self.struck, verdict, self._unexplained(), left, unhealed)
         if not outcome.is_good:
             self._keep()
@@ -251,28 +270,45 @@ class Trial:
         """Keeps what there is to be studied."""
         for disk in self.disks.values():
             shutil.copytree(disk, f"{disk}-kept", symlinks=True)
+        if self.bucket is not None:
+            self.bucket.keep(self.folder / "bucket-kept")
         truth = {server.name: dict(server.cells) for server in [*self.web, *self.shop]}
         (self.folder / "truth.pickle").write_bytes(pickle.dumps(truth))
 
-    def _all_hurt(self, window: tuple[int, int], servers: Sequence[Server]) -> bool:
-        """Whether nothing may have been there of a window: then it has no row to say so."""
+    def _unfounded(self, windows: Sequence[Window]) -> Iterator[Wrong]:
+        """Windows that lack what is lost of a server to which nothing had happened."""
+        for window in windows:
+            for missing in window.c2["missing"] or ():
+                hit = (s for s in self.struck if missing["source"] in s.target)
+                if missing["why"].startswith("lost") and not any(
+                    s.at < window.left_at for s in hit
+                ):
+                    yield Wrong(window, f"nothing had happened to {missing['source']}")
+
+    def _all_hurt(self, window: tuple[int, int], servers: Sequence[Server], hurries: bool) -> bool:
+        """Whether nothing may have been there of a window: then it has no row to say so.
+
+        Either what was written for it may be gone, or it does not wait for who was away.
+        """
         start, end = window
+
+        def hurts(struck: Struck, server: Server) -> bool:
+            near = start - _NEAR < struck.at < end + _NEAR
+            return near and server.name in struck.target and (struck.loses or hurries)
+
         return all(
-            any(
-                server.name in struck.target and start - _NEAR < struck.at < end + _NEAR
-                for struck in self.struck
-            )
+            any(hurts(struck, server) for struck in self.struck)
             for server in servers
-            if any(server.cells[second].wanted for second in range(start, end))
+            if any(server.cells[second].wanted(end) for second in range(start, end))
         )
 
     def _left_behind(self) -> dict[int, str]:
-        limit = time.time() + _END_SECONDS
-        while True:
-            left = {pid: words for p in self.processes for pid, words in p.left().items()}
-            if not left or time.time() > limit:
-                return left
-            time.sleep(_POLL_SECONDS)
+        def left() -> dict[int, str]:
+            return {pid: words for p in self.processes for pid, words in p.left().items()}
+
+        with suppress(TimeoutError):
+            wait_for(lambda: not left(), _END_SECONDS, _POLL_SECONDS)
+        return left()
 
     def _unexplained(self) -> list[End]:
         """Ends of processes that no fault explains; one that kills explains one of them."""

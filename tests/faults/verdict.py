@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 from muntin.store.results import Results
+from muntin.store.storage import Place
 from tests.faults.jobs import Asked
 from tests.faults.servers import Cell, Server
 
@@ -25,6 +25,7 @@ class Window:
     end: int
     revision: int
     rows: list[dict[str, Any]] = field(default_factory=list)
+    in_vain: int = 0  # panes that are said to be missing, and lack nothing
 
     @property
     def c2(self) -> dict[str, Any]:
@@ -45,6 +46,12 @@ class Window:
         for missing in self.c2["missing"] or ():
             named[missing["source"]] += missing["panes"]
         return named
+
+    @property
+    def merged(self) -> list[int]:
+        """How many sources are in each pane."""
+        runs = self.c2.get("panes") or ()
+        return [run["sources"] for run in runs for _ in range(run["panes"])]
 
     def __str__(self) -> str:
         of = f"{self.job} {self.start}..{self.end}" + (f" r{self.revision}" * bool(self.revision))
@@ -74,14 +81,13 @@ class Verdict:
     twice: list[Window] = field(default_factory=list)
     missing: dict[str, list[tuple[int, int]]] = field(default_factory=dict)  # windows, by job
     absent: list[str] = field(default_factory=list)  # what there is to say of those
-    in_vain: int = 0  # cells that are said to be missing, and are there
 
     @property
     def is_good(self) -> bool:
         return not (self.wrong or self.twice or self.absent)
 
 
-def windows_of(state: Path, job: str) -> list[Window]:
+def windows_of(state: Place, job: str) -> list[Window]:
     """All that is stored of a job, each revision by itself."""
     found: dict[tuple[int, int, int], Window] = {}
     for row in Results(state).read(job, revisions=True).to_pylist():
@@ -92,7 +98,7 @@ def windows_of(state: Path, job: str) -> list[Window]:
 
 
 def judge(
-    state: Path, jobs: Sequence[Asked], servers: Mapping[str, Sequence[Server]], upto: int
+    state: Place, jobs: Sequence[Asked], servers: Mapping[str, Sequence[Server]], upto: int
 ) -> Verdict:
     """Looks at all windows that end at `upto` or before; `servers` are those of each stream."""
     verdict = Verdict()
@@ -102,7 +108,7 @@ def judge(
         verdict.windows += windows
         for window in windows:
             verdict.wrong += [Wrong(window, what) for what in deviations(window, truth)]
-            verdict.in_vain += _named_in_vain(window, truth)
+            window.in_vain = in_vain(window, truth)
             if len({row["emitted_at"] for row in window.rows}) > 1:
                 verdict.twice.append(window)
         seen = {(window.start, window.end) for window in windows}
@@ -117,7 +123,7 @@ def _expected(job: Asked, truth: Truth, upto: int) -> Iterator[tuple[int, int]]:
         for cells in truth.values()
         for second, cell in cells.items()
         for start in range(second // job.slide * job.slide, second - job.length, -job.slide)
-        if cell.wanted
+        if cell.wanted(start + job.length)
     }
     return ((end - job.length, end) for end in sorted(ends) if end <= upto)
 
@@ -146,35 +152,44 @@ def deviations(window: Window, truth: Truth) -> Iterator[str]:
             yield f"{where} has {len(strange)} records that nobody wrote: {_some(strange)}"
         if any(row["c"] != numbers.total() or row["n"] != sum(numbers.elements()) for row in rows):
             yield f"{where}: count, sum and list do not agree"
-    lacking: dict[str, dict[int, list[int]]] = defaultdict(dict)
-    for server, cells in truth.items():
-        for second in range(window.start, window.end):
-            there = {n for row in found.get((server, second), ()) for n in row["numbers"]}
-            missing = cells.get(second, _NOTHING).wanted - there
-            if missing:
-                lacking[server][second] = sorted(missing)
-    named = window.named
+    lacking, named = lacking_of(window, truth), window.named
     for server, panes in lacking.items():
         if len(panes) > named[server]:
             told = ", ".join(f"{second}: {_some(numbers)}" for second, numbers in panes.items())
             yield f"{server} lacks records of {len(panes)} seconds, {named[server]} named: {told}"
+    if window.is_complete and named:
+        yield "it is complete, and names what is missing"
+    for second, merged in zip(range(window.start, window.end), window.merged, strict=False):
+        whole = [server for server in truth if second not in lacking.get(server, {})]
+        if merged > len(whole):
+            yield f"at {second} it has {merged} sources, and only {len(whole)} lack nothing"
 
 
-def _named_in_vain(window: Window, truth: Truth) -> int:
-    found, named = _cells(window), window.named
-    vain = 0
-    for server, panes in named.items():
-        cells = truth.get(server, {})
-        lacking = 0
+def lacking_of(window: Window, truth: Truth) -> dict[str, dict[int, list[int]]]:
+    """By server and second, what has to be in a window that is complete, and is not."""
+    found = _cells(window)
+    lacking: dict[str, dict[int, list[int]]] = {}
+    for server, cells in truth.items():
         for second in range(window.start, window.end):
             there = {n for row in found.get((server, second), ()) for n in row["numbers"]}
-            lacking += bool(cells.get(second, _NOTHING).wanted - there)
-        vain += max(0, panes - lacking)
-    return vain
+            if missing := cells.get(second, _NOTHING).wanted(window.end) - there:
+                lacking.setdefault(server, {})[second] = sorted(missing)
+    return lacking
+
+
+def in_vain(window: Window, truth: Truth) -> int:
+    """How many panes are said to be missing that lack nothing.
+
+    A pane that its source has not passed counts as missing, whatever was read of it; and of a log
+    that was taken away nobody knows what it had.
+    """
+    lacking = lacking_of(window, truth)
+    panes = window.named.items()
+    return sum(max(0, count - len(lacking.get(server, ()))) for server, count in panes)
 
 
 def judge_sums(
-    state: Path, job: str, servers: Iterable[Server], upto: int, verdict: Verdict
+    state: Place, job: str, servers: Iterable[Server], upto: int, verdict: Verdict
 ) -> None:
     """Looks at a job that adds up results of another one; adds to the verdict."""
     truth = {server.name: server.cells for server in servers}
@@ -187,7 +202,7 @@ def judge_sums(
         found = {row["server"]: (row["c"], row["n"]) for row in window.rows}
         for name, cells in truth.items():
             known = {s: cells.get(s, _NOTHING) for s in range(window.start, window.end)}
-            least = [n for cell in known.values() for n in cell.wanted]
+            least = [n for s, cell in known.items() for n in cell.wanted(s + 1)]
             most = [n for cell in known.values() for n in cell.numbers]
             c, n = found.get(name, (0, 0))
             few = (c < len(least) or n < sum(least)) and not window.named[name]

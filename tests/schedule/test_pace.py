@@ -36,7 +36,28 @@ def test_small_batches_tell_what_a_batch_costs_and_large_ones_a_byte() -> None:
 
 
 def test_there_is_always_something_to_read() -> None:
-    assert Pace().most(-5.0) == Pace().most(0.0) == MB
+    slow = Pace(Measure(0.1), byte_seconds=1e-6)
+    assert slow.most(-5.0) == slow.most(0.0) == MB
+    # What takes no longer than a batch by itself makes none more than twice as long.
+    fast = Pace(Measure(0.1), byte_seconds=1e-9)
+    assert fast.most(-5.0) == fast.most(0.0) == 100_000_000
+    assert fast.most(0.0, more=1e-7) < MB
+
+
+def test_batches_that_are_all_large_tell_what_one_costs_at_most() -> None:
+    pace = Pace()
+    for _ in range(40):
+        pace.read(10 * MB, 0.12)
+    assert pace.batch.mean == pytest.approx(0.12, rel=0.01)
+    assert pace.takes(10 * MB) < 0.14
+
+
+def test_how_much_is_written_is_what_was_found_lately() -> None:
+    pace = Pace()
+    for _ in range(40):
+        pace.found(5 * MB, 0.5)
+    pace.found(MB, 0.0)  # the clock stood still
+    assert pace.written == pytest.approx(10 * MB, rel=0.01)
 
 
 def test_the_shortest_time_to_a_commit_is_remembered() -> None:
@@ -66,3 +87,12 @@ def test_a_batch_begins_right_behind_the_end_of_windows() -> None:
     assert rest_towards(0.1, 0.9, 0.2) == 0.1  # it is over before they are
     assert rest_towards(0.6, 0.3, 0.2) == pytest.approx(0.35)  # not after they have waited
     assert rest_towards(0.1, 0.25, 0.2) == pytest.approx(0.3)  # not across their end
+    assert rest_towards(0.6, -0.02, 0.2) == pytest.approx(0.03)  # they ended while one was read
+
+
+def test_what_takes_long_to_read_is_read_before_windows_end() -> None:
+    assert rest_towards(0.6, 0.9, 0.2, 0.3) == pytest.approx(0.4)  # over when they are
+    assert rest_towards(0.35, 0.9, 0.2, 0.3) == pytest.approx(0.4)  # not twice before that
+    assert rest_towards(0.1, 2.0, 0.2, 0.3) == 0.1  # there is time for another one
+    assert rest_towards(0.6, 0.9, 0.2, 0.01) == 0.6  # hardly anything: it can be read then
+    assert rest_towards(0.6, 0.3, 0.2, 0.3) == pytest.approx(0.35)  # it would be over too late

@@ -9,10 +9,13 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
+import time
 import venv
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -117,9 +120,13 @@ class Said:
         pytest.fail(f"'{words}' was not said:\n{self.text}")
 
 
-def workers(cluster: Cluster) -> dict[str, int]:
+def daemons(cluster: Cluster) -> dict[str, int]:
     up = json.loads((cluster.folder / "cluster.json").read_text())
-    return {name: each["pid"] for name, each in up["processes"].items() if name != "master"}
+    return {name: each["pid"] for name, each in up["processes"].items()}
+
+
+def workers(cluster: Cluster) -> dict[str, int]:
+    return {name: pid for name, pid in daemons(cluster).items() if name != "master"}
 
 
 def executors(cluster: Cluster) -> dict[str, int]:
@@ -132,10 +139,13 @@ def executors(cluster: Cluster) -> dict[str, int]:
 def test_whoever_is_killed_rows_are_the_same_and_the_run_goes_on(
     cluster: tuple[Cluster, Plan], folder: Path
 ) -> None:
-    """A Python worker, an executor, and all workers at once, of one run that follows logs."""
+    """A Python worker, an executor, the master, and all workers, of one run that follows logs."""
     there, plan = cluster
     write(folder, 0, 25)
-    with run(folder, "--master", plan.master, "--idle", "10m") as process:
+    bound = PATIENCE / 2
+    with run(
+        folder, "--master", plan.master, "--idle", "10m", "--recovery", f"{bound:g} SECONDS"
+    ) as process:
         said = Said(process)
         said.read_to("following the logs")
         wait_for(lambda: has(process, folder, "sums", 20))
@@ -151,22 +161,123 @@ def test_whoever_is_killed_rows_are_the_same_and_the_run_goes_on(
         os.kill(of_one, signal.SIGKILL)
         write(folder, 45, 75)
         said.read_to("note: stream 'logs' goes on from its last commit: Spark has lost an executor")
+        said.read_to("note: stream 'logs' stands where it stood, ")
+        seconds = re.findall(r"stood, ([\d.]+) s after the loss was noticed\n", said.text)
+        assert float(seconds[-1]) <= bound
         wait_for(lambda: has(process, folder, "sums", 70))
         said.read_to("note: stream 'logs' goes on from its last commit: executors have come")
 
+        os.kill(daemons(there)["master"], signal.SIGKILL)
+        write(folder, 75, 95)
+        wait_for(lambda: has(process, folder, "sums", 90))
+        assert there.up(plan)[0].startswith("master had ended before; see the logs")
+
         for worker in workers(there).values():
             os.kill(worker, signal.SIGKILL)
-        write(folder, 75, 95)
+        write(folder, 95, 115)
         said.read_to(f"waiting for executors: {plan.master} has given none")
         assert there.up(plan)[0].startswith("worker-1, worker-2 had ended before; see the logs")
-        wait_for(lambda: has(process, folder, "sums", 90))
-        wait_for(lambda: has(process, folder, "top", 90))
+        # From a master that was started since, which knows the run from the one before.
+        wait_for(lambda: has(process, folder, "sums", 110))
+        wait_for(lambda: has(process, folder, "top", 110))
 
         process.send_signal(signal.SIGINT)
         said.read_to("results are in")
         assert process.wait(PATIENCE) == 0
         assert "Traceback" not in said.text
         assert "Exception" not in said.text
+
+
+LIVE = """
+CREATE STREAM logs (t DOUBLE, n BIGINT) FROM '{folder}/logs/{{source}}.log'
+FORMAT json TIMESTAMP t SLACK 1 SECOND;
+CREATE JOB sums AS SELECT source, count(*) AS c, sum(n) AS n FROM logs GROUP BY source
+WINDOW 4 SECONDS EVERY 1 SECOND WITHIN {within} SECONDS;
+"""
+WITHIN = 10
+_NEAR_END = 3  # windows for which the last records may not have been read yet
+
+
+class Live:
+    """Servers that write a record each tenth of a second, with the time of now, in the block."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._write)
+        self.written: dict[tuple[str, int], list[int]] = {}  # numbers by server and second
+
+    def __enter__(self) -> Live:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stop.set()
+        self._thread.join()
+
+    def _write(self) -> None:
+        for number in count(1):
+            for source in SOURCES:
+                now = time.time()
+                with (self._folder / "logs" / f"{source}.log").open("a") as log:
+                    log.write(json.dumps({"t": now, "n": number}) + "\n")
+                self.written.setdefault((source, int(now)), []).append(number)
+            if self._stop.wait(0.1):
+                return
+
+    def truth(self, source: str, start: int, end: int) -> tuple[int, int]:
+        """How many records a server has written between two seconds, and their sum."""
+        numbers = [n for t in range(start, end) for n in self.written.get((source, t), ())]
+        return len(numbers), sum(numbers)
+
+
+def left_in(folder: Path) -> dict[int, list[dict[str, Any]]]:
+    """The rows of windows by their end, as they are stored."""
+    results, windows = Results(folder / "state"), dict[int, list[dict[str, Any]]]()
+    for row in results.read("sums").to_pylist() if results.has("sums") else ():
+        windows.setdefault(int(row["window_end"].timestamp()), []).append(row)
+    return windows
+
+
+@pytest.mark.jvm
+@pytest.mark.xdist_group("cluster")
+def test_windows_leave_by_their_bound_while_an_executor_is_lost(
+    cluster: tuple[Cluster, Plan], folder: Path
+) -> None:
+    there, plan = cluster
+    (folder / "jobs.sql").write_text(LIVE.format(folder=folder, within=WITHIN))
+    with Live(folder) as live, run(folder, "--master", plan.master) as process:
+        said = Said(process)
+        said.read_to("following the logs")
+        wait_for(lambda: len(left_in(folder)) > 5)
+        lost_at = []
+        for _ in range(2):
+            before = set(executors(there).values())
+            killed = wait_for(lambda: executors(there).get("worker-1", 0))
+            lost_at.append(time.time())
+            os.kill(killed, signal.SIGKILL)
+            said.read_to("goes on from its last commit: Spark has lost an executor")
+            said.read_to("goes on from its last commit: executors have come")  # spread again
+            wait_for(lambda: len(executors(there)) == WORKERS)
+            assert set(executors(there).values()) != before
+            upto = time.time() + 2
+            wait_for(lambda: max(left_in(folder)) > upto)  # noqa: B023
+        process.send_signal(signal.SIGINT)
+        said.read_to("results are in")
+    windows = left_in(folder)
+    ends = range(int(lost_at[0]) - 3, max(windows) - _NEAR_END)
+    assert [end for end in ends if end not in windows] == []
+    for end in ends:
+        late = max(row["emitted_at"].timestamp() for row in windows[end]) - end
+        assert late <= WITHIN, f"the window up to {end} was {late:.1f} s late; lost at {lost_at}"
+        c2 = windows[end][0]["c2"]
+        named = {missing["source"] for missing in c2["missing"]}
+        assert c2["area"] == 1.0 or named
+        found = {row["source"]: (row["c"], row["n"]) for row in windows[end]}
+        for source in SOURCES:
+            if source not in named:
+                assert found[source] == live.truth(source, end - 4, end), (source, end)
+    assert "Traceback" not in said.text
 
 
 @pytest.mark.jvm

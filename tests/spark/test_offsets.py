@@ -9,6 +9,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 import muntin as mt
+from muntin.store.inspection import Weight, check
 from tests.spark.test_attach import JOBS, SCHEMA, run, write
 
 
@@ -18,16 +19,27 @@ def fill(spark: SparkSession, folder: Path) -> None:
     run(spark, folder)
 
 
+def damages(state: Path) -> list[str]:
+    """What a check of the state finds to be damaged, of Spark's notes or anything else."""
+    return [f.text for f in check(state) if f.weight is Weight.DAMAGE]
+
+
 def test_notes_that_were_lost_or_are_older_are_refused(spark: SparkSession, tmp_path: Path) -> None:
     fill(spark, tmp_path)
-    notes = tmp_path / "state" / "spark" / "shop"
+    state = tmp_path / "state"
+    notes = state / "spark" / "shop"
+    assert damages(state) == []
     for part in ("offsets", "commits"):
         (notes / part / "1").unlink()
     with pytest.raises(mt.StateError, match=r"go up to batch 0, but the state has read batch 1"):
         run(spark, tmp_path)
+    (damage,) = damages(state)
+    assert "go up to batch 0, but the state has read batch 1" in damage
     shutil.rmtree(notes)
     with pytest.raises(mt.StateError, match=r"are gone, .* remove both"):
         run(spark, tmp_path)
+    (damage,) = damages(state)
+    assert "are gone, but the state has read batch 1" in damage
     shutil.rmtree(tmp_path / "state" / "streams" / "shop")
     assert [row["clicks"] for row in run(spark, tmp_path)] == [2]  # once
 

@@ -20,6 +20,8 @@ from muntin.spark.runner import Settings, SparkRun
 from muntin.store.results import Results
 from tests.waiting import wait_for
 
+pytestmark = pytest.mark.usefixtures("looking_at_all")
+
 STREAM = """
 CREATE STREAM logs (t BIGINT, k VARCHAR, n BIGINT) FROM '{folder}/{{source}}/*.log'
 FORMAT json TIMESTAMP t{slack};

@@ -20,7 +20,10 @@ from muntin.run.door import Door
 from muntin.run.loop import Turn
 from muntin.spark.runner import Settings, SparkRun
 from muntin.store.results import Results
+from muntin.store.status import recoveries
 from tests.spark.test_runner import BASE, STREAM, stored, write
+
+pytestmark = pytest.mark.usefixtures("looking_at_all")
 
 MORE = """
 CREATE JOB sliding AS SELECT k, sum(n) AS n, count(*) AS c FROM logs GROUP BY k
@@ -120,3 +123,42 @@ def test_an_order_is_followed_although_blocks_were_lost(
         notes += next(turns).notes
     assert [effect.job for effect in reply.effects] == ["more"]
     turns.close()  # type: ignore[attr-defined]
+
+
+def finite(spark: SparkSession, folder: Path, recovery: float) -> Iterator[Turn]:
+    """A run over what is there, in batches of a kilobyte, that is due to leave at its end."""
+    program = mt.sql(STREAM.format(folder=folder / "logs", slack="") + MORE)
+    settings = Settings(folder / "state", follow=False, batch_bytes=1 << 10, recovery=recovery)
+    return SparkRun(program, spark.sparkContext, settings, Event()).turns()
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_a_finite_run_goes_on_from_what_it_saved_on_the_way(
+    spark: SparkSession, tmp_path: Path, seed: int
+) -> None:
+    """Executors and whole runs are lost between any two batches; all is counted once."""
+    chance = random.Random(seed)
+    for source in ("web-1", "web-2"):
+        write(tmp_path / "logs", source, *((second, "a", 1) for second in range(120)))
+    notes: list[str] = []
+    read, runs = 0, 0
+    while turns := finite(spark, tmp_path, recovery=1e-3):
+        runs += 1
+        for turn in turns:
+            notes += turn.notes
+            read += turn.bytes
+            if chance.random() < 0.3:
+                lose(spark)
+            if chance.random() < 0.2 and runs < 5:
+                break
+        else:
+            break
+        turns.close()  # type: ignore[attr-defined]
+    assert stored(tmp_path) == [(start, "a", 20, 20) for start in range(0, 120, 10)]
+    assert rows(tmp_path, "sliding")[2:-2] == [(start, 60) for start in range(0, 100, 10)]
+    assert rows(tmp_path, "over") == [(start, 40) for start in range(0, 120, 20)]
+    assert not any(known.saved for known in recoveries(tmp_path / "state").values())
+    size = sum(path.stat().st_size for path in (tmp_path / "logs").rglob("*.log"))
+    assert size <= read
+    back = [note for note in notes if "stands where it stood" in note]
+    assert len(back) <= len([note for note in notes if "goes on from its last commit" in note])

@@ -17,6 +17,8 @@ from muntin.store.results import Results
 from tests.spark.test_runner import BASE, program, write
 from tests.waiting import wait_for
 
+pytestmark = pytest.mark.usefixtures("looking_at_all")
+
 
 class Running:
     """A program that runs in a thread of its own."""

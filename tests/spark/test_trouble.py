@@ -52,6 +52,8 @@ def test_a_worker_that_was_killed_is_told(spark: SparkSession, tmp_path: Path) -
 @pytest.mark.parametrize(
     ("said", "told"),
     [
+        ("An error occurred while calling o715.put", "the Java process of Spark was killed or has"),
+        ("[Errno 111] Connection refused", "the Java process of Spark was killed or has"),
         (
             "SparkException: Job aborted due to stage failure: Task 0 in stage 3.0 failed 4 times, "
             "most recent failure: Lost task 0.3 in stage 3.0 (TID 9): ExecutorLostFailure "

@@ -6,7 +6,9 @@ import json
 import shutil
 import tarfile
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from threading import Event
 
 import pytest
 
@@ -136,6 +138,28 @@ def test_a_state_that_is_used_is_looked_at_all_the_same(state: Path) -> None:
         (finding,) = check(state)
     assert finding.weight is Weight.NOTE
     assert "in use by process" in finding.text
+
+
+def test_who_only_looks_changes_nothing_and_keeps_nobody_out(state: Path) -> None:
+    (state / "lock").write_text("process 1 on somewhere\n")
+    over = Event()
+
+    def look() -> None:
+        while not over.is_set():
+            list(check(state))
+
+    with ThreadPoolExecutor() as threads:
+        looking = [threads.submit(look) for _ in range(2)]
+        try:
+            list(check(state))
+            assert (state / "lock").read_text() == "process 1 on somewhere\n"
+            for _ in range(100):
+                with locked(state):
+                    pass
+        finally:
+            over.set()
+        for each in looking:
+            each.result()
 
 
 def test_where_there_is_no_state_it_is_said(tmp_path: Path) -> None:

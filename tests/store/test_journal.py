@@ -111,6 +111,63 @@ class Recorder:
         ]
 
 
+def test_tables_are_tidied_when_there_is_room(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What takes long is done while nobody waits for windows, and after a while in any case."""
+    done: list[str] = []
+    monkeypatch.setattr(Results, "sum_up", lambda _, job: done.append(job))
+    monkeypatch.setattr(Results, "many_entries", property(lambda _: ["j"] if not done else []))
+    journal = Journal(tmp_path, CATALOG, Blocks())
+    for _ in range(49):
+        journal.tidy(room=0.001)
+    assert not done
+    journal.tidy(room=0.001)  # it has waited for long enough
+    assert done == ["j"]
+    done.clear()
+    journal.tidy(room=10.0)
+    assert done == ["j"]
+    done.clear()
+    journal.tidy()
+    assert done == ["j"]
+
+
+def test_a_table_is_summed_up_apart_from_its_entries(tmp_path: Path) -> None:
+    store, path = Recorder(tmp_path), tmp_path / "results" / "j" / "_delta_log"
+    for number in range(20):
+        store.commit((number, 1))
+    assert not list(path.glob("*.checkpoint.parquet"))
+    store.journal.tidy()
+    assert len(list(path.glob("*.checkpoint.parquet"))) == 1
+    store.commit((20, 1))
+    assert len(store.stored()) == 21
+
+
+def test_windows_need_not_wait_for_what_begins_anew(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """New files are begun with a batch from which no window leaves, if one comes soon."""
+    monkeypatch.setattr("muntin.store.journal.SAVES_PER_REWRITE", 4)
+    store, folder = Recorder(tmp_path), tmp_path / "streams" / "s"
+    store.commit((0, 1))
+
+    def newest() -> str:
+        return max(path.name for path in folder.glob("state-*"))
+
+    first = newest()
+    for number in range(1, 6):
+        store.commit((number, 1))
+    assert newest() == first
+    store.journal.commit(CATALOG, Emission())
+    second = newest()
+    assert second > first
+    for number in range(6, 14):
+        store.commit((number, 1))
+    assert newest() == second
+    store.commit((14, 1))  # none has come
+    assert newest() > second
+
+
 def test_results_are_not_swallowed_after_the_state_was_lost(tmp_path: Path) -> None:
     first = Recorder(tmp_path)
     for number in range(5):

@@ -15,7 +15,7 @@ from muntin.store.checkpoint import Checkpoint
 from muntin.store.hold import StateHold, locked, require_free
 from muntin.store.holder import Holder
 from muntin.store.lease import SECONDS, Lease
-from muntin.store.objects import ObjectStorage
+from muntin.store.objects import ObjectStorage, Tag
 from tests.store.s3 import Proxy
 from tests.store.test_checkpoint import advanced, block, first
 
@@ -86,7 +86,7 @@ def test_of_two_who_take_a_lease_that_is_over_one_has_it(s3: S3) -> None:
     real, other = storage.tagged, list[Lease]()
 
     class Slow(ObjectStorage):
-        def tagged(self, name: str) -> tuple[bytes, str] | None:
+        def tagged(self, name: str) -> tuple[bytes, Tag] | None:
             found = real(name)
             if not other:
                 other.append(Elsewhere(storage, lambda: 1000.0, alone=True))

@@ -18,6 +18,8 @@ from tests.store.test_checkpoint import advanced, first
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+pytestmark = pytest.mark.usefixtures("looking_at_all")
+
 SAMPLES = sorted((Path(__file__).parent / "samples").glob("format-*.tar.gz"))
 PROGRAM = """
 CREATE STREAM s (t BIGINT, k VARCHAR, n BIGINT) FROM '{folder}/logs/{{source}}.log'

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import json
 import os
 import pickle
+import threading
 from concurrent.futures import ThreadPoolExecutor
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 import pytest
+from obstore.store import from_url
 from pyarrow import parquet
 
 from muntin.errors import InputError, StateError
 from muntin.store import objects
-from muntin.store.objects import ObjectStorage
+from muntin.store.objects import ObjectStorage, Tag
 from tests.store.s3 import Proxy
 
 S3 = tuple[str, Proxy]
@@ -142,3 +146,38 @@ def test_keys_are_found_in_profiles(
     objects._opened.cache_clear()
     with pytest.raises(InputError, match="AWS_PROFILE is home, but no profile of that name has"):
         ObjectStorage(s3[0]).read("a")
+
+
+def test_google_is_told_the_number_of_what_is_exchanged(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It compares these, and no tags. Nothing that speaks as it does can be installed for tests."""
+    asked: list[str | None] = []
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_PUT(self) -> None:
+            self.rfile.read(int(self.headers["content-length"]))
+            asked.append(self.headers["x-goog-if-generation-match"])
+            self.send_response(200)
+            self.send_header("etag", '"same"')
+            self.send_header("x-goog-generation", str(16 + len(asked)))
+            self.send_header("content-length", "0")
+            self.end_headers()
+
+        def log_message(self, *args: object) -> None:
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        key = dict.fromkeys(("client_email", "private_key", "private_key_id"), "")
+        told = key | {"gcs_base_url": f"http://127.0.0.1:{server.server_port}"}
+        store = from_url(
+            "gs://bucket/state",
+            config={"service_account_key": json.dumps(told | {"disable_oauth": True})},
+            client_options={"allow_http": True},
+        )
+        monkeypatch.setattr(objects, "_opened", lambda *_: store)
+        storage = ObjectStorage("gs://bucket/state", patience=5)
+        first = storage.create("lease", b"1")
+        assert first is not None
+        assert storage.exchange("lease", b"2", first) == Tag('"same"', "18")
+        server.shutdown()
+    assert asked == ["0", "17"]

@@ -38,6 +38,8 @@ if TYPE_CHECKING:
 
     from muntin.spark.runner import StreamRun
 
+pytestmark = pytest.mark.usefixtures("looking_at_all")
+
 STARTED = 1_700_000_000
 STREAM = """CREATE STREAM s (t BIGINT, k VARCHAR, n BIGINT) FROM '{folder}/{{source}}.jsonl'
 FORMAT json TIMESTAMP t;"""

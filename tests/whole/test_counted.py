@@ -34,6 +34,8 @@ from tests.effort import examples
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+pytestmark = pytest.mark.usefixtures("looking_at_all")
+
 Kind = Literal["records", "bytes", "sequence"]
 UNITS = {"records": "RECORDS", "bytes": "BYTES", "sequence": "OF seq"}
 

@@ -30,6 +30,8 @@ from tests.oracle import Record, same, stream_time
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+pytestmark = pytest.mark.usefixtures("looking_at_all")
+
 QUERIES = [
     """SELECT auction, bids, ask
     FROM (SELECT auction, count(*) AS bids FROM bids GROUP BY auction) b

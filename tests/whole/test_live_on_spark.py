@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 
     from muntin.spark.runner import StreamRun
 
+pytestmark = pytest.mark.usefixtures("looking_at_all")
+
 Steps = list[tuple[float, tuple[Happening, ...]]]
 
 

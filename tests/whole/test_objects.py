@@ -21,6 +21,7 @@ import muntin as mt
 from muntin.errors import StateError
 from muntin.store import objects
 from muntin.store.hold import require_free
+from muntin.store.inspection import check, show
 from muntin.store.results import Results
 from muntin.store.status import status
 from tests.store.s3 import KEYS, make_bucket, shaky
@@ -28,6 +29,8 @@ from tests.waiting import wait_for
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.usefixtures("looking_at_all")
 
 PROGRAM = """
 CREATE STREAM s (t BIGINT, k VARCHAR) FROM '{folder}/{{source}}.log' FORMAT json TIMESTAMP t;
@@ -150,6 +153,52 @@ def test_a_killed_program_loses_and_repeats_nothing(tmp_path: Path, url: str) ->
     counted = {(int(r["window_start"].timestamp()), r["k"]): r["c"] for r in found}
     assert len(found) == len(counted)
     assert counted == truth
+
+
+LARGE = """
+CREATE STREAM s (t BIGINT, k VARCHAR) FROM '{folder}/{{source}}.log' FORMAT json TIMESTAMP t;
+CREATE JOB plain AS SELECT k, count(*) AS c FROM s GROUP BY k WINDOW 20 SECONDS EVERY 10 SECONDS;
+CREATE JOB ordered AS SELECT k, count(*) AS c FROM s GROUP BY k ORDER BY c DESC, k DESC
+WINDOW 10 SECONDS;
+"""
+KEYS_OF_WINDOW = 40_000
+
+
+@pytest.mark.jvm
+def test_tasks_write_large_results_and_blocks_to_a_url(tmp_path: Path, url: str) -> None:
+    """Into a storage that fails now and then; the second program goes on from what is there."""
+    logs = tmp_path / "logs"
+    logs.mkdir()
+    (tmp_path / "jobs.sql").write_text(LARGE.format(folder=logs))
+    command = [sys.executable, "-m", "muntin", "run", str(tmp_path / "jobs.sql"), "--state", url]
+    command += ["--master", "local[2]", "--idle", "1h"]
+    for first in (0, 15):
+        with (logs / "a.log").open("a") as log:
+            for t in range(first, first + 15):
+                keys = range(t % 10, KEYS_OF_WINDOW, 10)
+                log.writelines(f'{{"t": {BASE + t}, "k": "key {key:06}"}}\n' for key in keys)
+        if first == 0:  # the last five seconds are in blocks then
+            with subprocess.Popen(command, stderr=subprocess.DEVNULL) as process:
+                wait_for(lambda: Results(url).has("ordered"))
+                wait_for(lambda: saved_seconds(url) == 15)
+                process.send_signal(signal.SIGINT)
+    done = subprocess.run([*command, "--once"], capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr
+    truth: dict[str, list[tuple[int, str, int]]] = {}
+    for result in mt.run(mt.load(tmp_path / "jobs.sql")):
+        each = truth.setdefault(result.job, [])
+        each += ((result.start, row["k"], row["c"]) for row in result.rows.to_pylist())
+    for job, wanted in truth.items():
+        found = Results(url).read(job).to_pylist()
+        stored = [(int(r["window_start"].timestamp() * 1e6), r["k"], r["c"]) for r in found]
+        assert stored == wanted if job == "ordered" else sorted(stored) == sorted(wanted)
+        assert len(wanted) > KEYS_OF_WINDOW
+    assert list(check(url)) == []
+
+
+def saved_seconds(url: str) -> int:
+    """How many seconds of records are committed."""
+    return sum(stream.records for stream in show(url).streams) // (KEYS_OF_WINDOW // 10)
 
 
 def count(url: str) -> int:

@@ -31,6 +31,8 @@ from tests.oracle import Record, same, write_logs
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+pytestmark = pytest.mark.usefixtures("looking_at_all")
+
 QUERIES = {  # with the types of their columns
     """SELECT k, g.n, g.n - coalesce(p.n, 0) AS more, coalesce(p.total, 0) + g.n AS total
     FROM (SELECT k, count(*) AS n FROM logs GROUP BY k) g LEFT JOIN PREVIOUS(job) p USING (k)""": (

@@ -39,6 +39,8 @@ from tests.waiting import wait_for
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+pytestmark = pytest.mark.usefixtures("looking_at_all")
+
 GAP = 10
 records = st.lists(
     st.fixed_dictionaries(

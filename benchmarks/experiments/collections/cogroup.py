@@ -27,7 +27,7 @@ MOST = 6
 
 
 def run(pictures: Path | None, quick: bool) -> Iterator[str]:
-    rows, questions = (20_000, 3) if quick else (200_000, 10)
+    rows, questions = (20_000, 3) if quick else (100_000, 5)
     known = pages()
     with cluster(EXECUTORS) as session:
         systems: list[System] = [

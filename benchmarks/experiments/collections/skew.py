@@ -31,7 +31,7 @@ AGAIN = 4
 
 
 def run(pictures: Path | None, quick: bool) -> Iterator[str]:
-    rows = 20_000 if quick else 200_000
+    rows = 20_000 if quick else 150_000
     known = zones()
     sizes: dict[str, list[list[int]]] = {}
     delays: dict[str, list[tuple[float, float]]] = {}

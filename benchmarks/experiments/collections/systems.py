@@ -9,12 +9,16 @@ are; Stark-E has groups that split and merge.
 
 from __future__ import annotations
 
+import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any, Protocol, TypeVar
+from uuid import uuid4
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 from pyspark import RDD
 from pyspark.sql import SparkSession
 
@@ -39,6 +43,8 @@ from muntin.spark.collections.packing import Packing
 T = TypeVar("T")
 Answer = Callable[[dict[int, pa.Table]], Iterable[T]]
 MINUTES = 300_000_000
+FILES = 4  # of a dataset
+_FILES = tempfile.TemporaryDirectory(prefix="muntin-datasets-")
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
 
 
@@ -194,4 +200,10 @@ def at(number: int) -> datetime:
 
 
 def as_frame(session: SparkSession, table: pa.Table) -> Any:
-    return session.createDataFrame(table).repartition(4)
+    """A table as executors read it, from files that stay as long as the program runs."""
+    folder = Path(_FILES.name) / uuid4().hex
+    folder.mkdir()
+    size = -(-table.num_rows // FILES)
+    for n in range(FILES):
+        pq.write_table(table.slice(n * size, size), folder / f"{n}.parquet", compression="none")
+    return session.read.parquet(str(folder))

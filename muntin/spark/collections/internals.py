@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache, reduce
 from threading import Lock
 from typing import Any, TypeAlias
 
@@ -24,6 +25,7 @@ Packs: TypeAlias = Any  # a Java RDD of bytes
 MEMORY = StorageLevel(True, True, False, True)  # as objects, and on disk where memory is full
 DISK = StorageLevel.DISK_ONLY
 
+_JAVA_RDD = "org.apache.spark.api.java.JavaRDD"
 _one_folder = Lock()  # a context has one folder for checkpoints, and collections have their own
 
 
@@ -85,11 +87,18 @@ def restored(context: SparkContext, path: str) -> Packs:
 def only(context: SparkContext, packs: Packs, partitions: Iterable[int]) -> Packs:
     """Some partitions of an RDD, in their order, by a narrow dependency.
 
-    Spark wants a function that says which; a set of Scala is one, and can be sent.
+    Spark wants a function that says which; a set of Scala is one, and can be sent. It is made of
+    one array of bits: a list would go to Java number by number.
     """
-    jvm, chosen = _jvm(context), _sequence(context, list(partitions)).toSet()
-    pruned = jvm.org.apache.spark.rdd.PartitionPruningRDD.create(packs.rdd(), chosen)
-    return jvm.org.apache.spark.api.java.JavaRDD(pruned, packs.classTag())
+    bits = bytearray()
+    for partition in partitions:
+        bits.extend(bytes(max(0, partition // 8 + 1 - len(bits))))
+        bits[partition // 8] |= 1 << partition % 8
+    longs = _class(context, "java.util.BitSet").valueOf(bits).toLongArray()
+    sets = getattr(_class(context, "scala.collection.immutable.BitSet$"), "MODULE$")
+    chosen = sets.fromBitMaskNoCopy(longs)
+    pruning = _class(context, "org.apache.spark.rdd.PartitionPruningRDD")
+    return _class(context, _JAVA_RDD)(pruning.create(packs.rdd(), chosen), packs.classTag())
 
 
 def union(context: SparkContext, several: Sequence[Packs]) -> Packs:
@@ -98,7 +107,7 @@ def union(context: SparkContext, several: Sequence[Packs]) -> Packs:
         return several[0]
     tag = several[0].classTag()
     rdds = _sequence(context, [each.rdd() for each in several])
-    return _jvm(context).org.apache.spark.api.java.JavaRDD(_scala(context).union(rdds, tag), tag)
+    return _class(context, _JAVA_RDD)(_scala(context).union(rdds, tag), tag)
 
 
 def home(context: SparkContext, executor: Executor) -> Packs:
@@ -219,12 +228,22 @@ def _jvm(context: SparkContext) -> Any:
     return context._jvm
 
 
+def _class(context: SparkContext, name: str) -> Any:
+    """A class of Java by its full name, of which every part is asked for once."""
+    return _found_class(_jvm(context), name)
+
+
+@lru_cache(maxsize=32)
+def _found_class(jvm: Any, name: str) -> Any:
+    return reduce(getattr, name.split("."), jvm)
+
+
 def _scala(context: SparkContext) -> Any:
     return context._jsc.sc()
 
 
 def _sequence(context: SparkContext, values: Sequence[Any]) -> Any:
-    return _jvm(context).PythonUtils.toSeq(list(values))
+    return _class(context, "PythonUtils").toSeq(list(values))
 
 
 def _listed(context: SparkContext, sequence: Any) -> list[Any]:

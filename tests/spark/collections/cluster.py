@@ -8,11 +8,11 @@ from __future__ import annotations
 import json
 import os
 import signal
-import subprocess
 import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from threading import Thread
@@ -25,10 +25,13 @@ import muntin as mt
 from muntin.collections.demand import Demand
 from muntin.collections.groups import Group
 from muntin.collections.keys import Selection
+from muntin.spark.cluster import Cluster, Plan
 from muntin.spark.collections import internals
 from muntin.spark.collections.piece import Piece
-from muntin.spark.settings import SETTINGS, prepare_environment
-from tests.waiting import wait_for
+from muntin.spark.settings import prepare_environment, settings_on
+from tests.show.test_console import children
+from tests.spark.test_master import free_port
+from tests.waiting import PATIENCE, wait_for
 
 EXECUTORS = 3
 PARTITIONS = 12
@@ -41,26 +44,26 @@ def at(step: int) -> datetime:
 
 
 @contextmanager
-def cluster(folder: Path) -> Iterator[SparkSession]:
-    """Executors on this machine, one core each."""
-    os.environ |= {"SPARK_LOCAL_HOSTNAME": "localhost", "SPARK_WORKER_DIR": str(folder / "work")}
-    os.environ |= {"SPARK_LOCAL_DIRS": str(folder / "local")}
+def cluster(folder: Path) -> Iterator[tuple[SparkSession, Cluster]]:
+    """Executors of one host, so that Spark cannot tell them apart by that, of one core each."""
+    there, plan = Cluster(folder), Plan(1, EXECUTORS, f"{512 * EXECUTORS}m", free_port())
+    there.up(plan)
     prepare_environment()
-    settings = SETTINGS | {
-        "spark.master": f"local-cluster[{EXECUTORS},1,512]",
-        "spark.app.name": "collections",
+    settings = settings_on(plan.master) | {
+        "spark.executor.cores": "1",
         "spark.executor.memory": "512m",
         "spark.locality.wait": "20s",  # this machine may be slow
         "spark.task.maxFailures": "8",
         "spark.sql.shuffle.partitions": "4",
     }
-    context = SparkContext(conf=SparkConf().setAll(list(settings.items())))
-    session = SparkSession(context)
     try:
+        context = SparkContext(conf=SparkConf().setAll(list(settings.items())))
+        session = SparkSession(context)
         wait_for(lambda: len(internals.executors(context)) == EXECUTORS)
-        yield session
-    finally:
+        yield session, there
         session.stop()
+    finally:
+        there.down()
 
 
 def numbers(session: SparkSession, rows: int, hot: int = 0) -> Any:
@@ -98,12 +101,30 @@ def count(tables: dict[datetime, Any]) -> list[int]:
     return [sum(table.num_rows for table in tables.values())]
 
 
-def slowly(tables: dict[datetime, Any]) -> list[int]:
-    time.sleep(3.0)
-    return count(tables)
+@dataclass(frozen=True)
+class Held:
+    """Counts as soon as a file is there; begins with a file that says so."""
+
+    folder: Path
+
+    def __call__(self, tables: dict[datetime, Any]) -> list[int]:
+        (self.folder / f"begun-{os.getpid()}").touch()
+        limit = time.monotonic() + PATIENCE
+        while not self.released.exists() and time.monotonic() < limit:
+            time.sleep(0.01)  # executors have no tests to wait with
+        return count(tables)
+
+    @property
+    def released(self) -> Path:
+        return self.folder / "released"
+
+    @property
+    def begun(self) -> int:
+        """How many processes have begun."""
+        return len(list(self.folder.glob("begun-*")))
 
 
-def tell(session: SparkSession, folder: Path) -> dict[str, Any]:
+def tell(session: SparkSession, there: Cluster, folder: Path) -> dict[str, Any]:
     notes: list[str] = []
     collection = mt.Collection(
         session,
@@ -123,6 +144,7 @@ def tell(session: SparkSession, folder: Path) -> dict[str, Any]:
     told["homes"] = _told(collection)
     told["held"] = held(collection)
     told["cogroup"] = facts(session, "cogroup", lambda: collection.cogroup().count())
+    told["union"] = facts(session, "union", lambda: collection.frame().where("key < 0").collect())
     told["rows"] = collection.between().per_group(count).sum()
 
     collection.add(at(4), numbers(session, 6000, hot=6000))  # 12 times as much of one key
@@ -147,20 +169,24 @@ def tell(session: SparkSession, folder: Path) -> dict[str, Any]:
     told["cold"] = _told(collection)
 
     told["expected"] = collection.between().per_group(count).sum()
-    told.update(lose(session, collection))
+    told.update(lose(session, collection, there, folder))
     told["notes"] = notes
     return told
 
 
-def lose(session: SparkSession, collection: mt.Collection) -> dict[str, Any]:
+def lose(
+    session: SparkSession, collection: mt.Collection, there: Cluster, folder: Path
+) -> dict[str, Any]:
     """Kills an executor in the middle of a question; tells its answer, and that of the next."""
     answers: list[int] = []
-    asking = Thread(target=lambda: answers.append(collection.between().per_group(slowly).sum()))
+    held = Held(folder)
+    asking = Thread(target=lambda: answers.append(collection.between().per_group(held).sum()))
     asking.start()
-    time.sleep(1.0)  # into the tasks, which take three seconds
+    wait_for(lambda: held.begun >= EXECUTORS)
     lost = collection.homes[collection.groups.leaves[0]][0]
-    os.kill(_process_of(lost.id), signal.SIGKILL)
-    asking.join()
+    os.kill(_process_of(lost.id, there), signal.SIGKILL)
+    held.released.touch()
+    asking.join(PATIENCE)
     began = time.perf_counter()
     wait_for(lambda: lost not in internals.executors(session.sparkContext))
     collection._places._looked = -1e9
@@ -176,23 +202,14 @@ def lose(session: SparkSession, collection: mt.Collection) -> dict[str, Any]:
     }
 
 
-def _process_of(executor: str) -> int:
-    """The process of an executor of this program."""
-    listed = subprocess.run(["ps", "-ww", "-eo", "pid,ppid,args"], capture_output=True, text=True)
-    rows = [line.split(None, 2) for line in listed.stdout.splitlines()[1:]]
-    children = {int(pid): int(parent) for pid, parent, _ in rows}
-    for pid, _, command in rows:
-        if f"--executor-id {executor} " in command and _is_below(int(pid), children):
-            return int(pid)
+def _process_of(executor: str, there: Cluster) -> int:
+    """The process of an executor of the cluster's worker."""
+    up = json.loads((there.folder / "cluster.json").read_text())
+    for pid in children(up["processes"]["worker-1"]["pid"]):
+        words = Path(f"/proc/{pid}/cmdline").read_text().split("\0")
+        if words[words.index("--executor-id") + 1] == executor:
+            return pid
     raise LookupError(executor)
-
-
-def _is_below(pid: int, parents: dict[int, int]) -> bool:
-    while pid in parents:
-        pid = parents[pid]
-        if pid == os.getpid():
-            return True
-    return False
 
 
 def _told(collection: mt.Collection) -> dict[str, list[str]]:
@@ -209,5 +226,5 @@ def group_of(text: str) -> Group:
 
 if __name__ == "__main__":
     place = Path(sys.argv[1])
-    with cluster(place) as running:
-        print(json.dumps(tell(running, place)))
+    with cluster(place / "cluster") as (running, started):
+        print(json.dumps(tell(running, started, place)))

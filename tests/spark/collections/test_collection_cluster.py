@@ -49,8 +49,9 @@ def test_a_partition_of_every_step_lies_in_one_executor(told: dict[str, Any]) ->
         assert holders == {str(p): [home_of(p, told["homes"])] for p in range(PARTITIONS)}
 
 
-def test_a_cogroup_reads_local_memory_only(told: dict[str, Any]) -> None:
-    tasks = told["cogroup"]
+@pytest.mark.parametrize("asked", ["cogroup", "union"])
+def test_cogroups_and_unions_read_local_memory_only(told: dict[str, Any], asked: str) -> None:
+    tasks = told[asked]
     assert len(tasks) == len(told["homes"])
     assert {task["locality"] for task in tasks} == {"PROCESS_LOCAL"}
     assert sorted(task["executor"] for task in tasks) == sorted(

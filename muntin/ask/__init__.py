@@ -1,0 +1,1 @@
+"""Questions about ranges of the past, answered from panes that jobs retain."""

@@ -1,0 +1,291 @@
+"""What a state has of the past: panes in files and in blocks, and what is known of them.
+
+Nothing here writes, so it may look while a program runs. A file that was merged into another
+meanwhile is looked for in the newest state.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from threading import Lock
+from typing import TypeVar
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from muntin.errors import InputError, StateError
+from muntin.kernel.engine import run
+from muntin.kernel.merge import distinct
+from muntin.kernel.statements import cells_of, key_names
+from muntin.model.jobs import Job
+from muntin.model.shapes import Shape
+from muntin.run.kept import decoded
+from muntin.run.past import Past
+from muntin.store.blocks import BlockFiles
+from muntin.store.checkpoint import STREAMS, Checkpoint, saved_of
+from muntin.store.panes import FOLDER, PaneFile, PaneFiles, Piece, pieces_of
+from muntin.store.storage import Place, storage_of
+
+MEMORY = 1 << 30  # bytes of rows that are remembered
+_TIMES = 5  # that it is tried again, where a program goes on meanwhile
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Retained:
+    """The panes of one job."""
+
+    title: str
+    stream: str
+    job: Job
+    past: Past
+    panes: PaneFiles
+    blocks: BlockFiles
+    batch: int
+
+    @property
+    def shape(self) -> Shape:
+        return self.job.shape
+
+    @property
+    def moved(self) -> int:
+        """Before this position panes are in files, and from there on in blocks."""
+        return self.panes.moved.get(self.shape.id, self.past.began)
+
+
+@dataclass
+class Read:
+    """What was read for an answer."""
+
+    files: int = 0
+    pieces: int = 0
+    of_pieces: int = 0  # that there are in these files
+    rows: int = 0
+    bytes: int = 0
+    remembered: int = 0  # pieces that were in memory
+    open_rows: int = 0
+
+    def plus(self, other: Read) -> Read:
+        mine, others = vars(self), vars(other)
+        return Read(**{name: mine[name] + others[name] for name in mine})
+
+
+class Memory:
+    """Rows that were read, as many as there is room for; those that were asked for last stay."""
+
+    def __init__(self, room: int = MEMORY) -> None:
+        self._room = room
+        self._size = 0
+        self._known: OrderedDict[object, pa.Table] = OrderedDict()
+        self._lock = Lock()
+
+    def get(self, key: object, read: Callable[[], pa.Table]) -> tuple[pa.Table, bool]:
+        """The rows, and whether they were there."""
+        with self._lock:
+            if key in self._known:
+                self._known.move_to_end(key)
+                return self._known[key], True
+        rows = read()
+        with self._lock:
+            if key not in self._known and rows.nbytes <= self._room:
+                self._known[key] = rows
+                self._size += rows.nbytes
+                while self._size > self._room:
+                    self._size -= self._known.popitem(last=False)[1].nbytes
+        return rows, False
+
+    def has(self, key: object) -> bool:
+        """Whether rows are there."""
+        with self._lock:
+            return key in self._known
+
+
+class Keeping:
+    """The past of a state, as its newest commits have it."""
+
+    def __init__(self, state: Place, memory: Memory | None = None) -> None:
+        self._state = storage_of(state)
+        self._memory = memory or Memory(0)
+
+    def jobs(self) -> dict[str, Retained]:
+        """The jobs that can be asked about, by title: of several versions the newest."""
+        found: dict[str, Retained] = {}
+        for stream in self._state.folders(STREAMS):
+            checkpoint = Checkpoint(self._state, stream)
+            document = checkpoint.document()
+            if document is None:
+                continue
+            saved = saved_of(document)
+            panes = PaneFiles(checkpoint.folder, dict(saved.panes), dict(saved.moved))
+            blocks = BlockFiles(checkpoint.folder, dict(document["blocks"]))
+            newest: dict[str, tuple[int, int]] = {}
+            for past in saved.progress.past.values():
+                for title, asked in past.jobs.items():
+                    if (asked.edition, past.until) < newest.get(title, (0, 0)):
+                        continue
+                    newest[title] = asked.edition, past.until
+                    job = _job(asked.text, past.pane)
+                    found[title] = Retained(title, stream, job, past, panes, blocks, saved.batch)
+        return found
+
+    def again(self, do: Callable[[], T]) -> T:
+        """Does something that reads, once more where a program has changed files meanwhile."""
+        for _ in range(_TIMES - 1):
+            try:
+                return do()
+            except StateError:
+                continue
+        return do()
+
+    def rows(
+        self, of: Retained, lower: int, upper: int, keys: Collection[str | int] | None
+    ) -> tuple[pa.Table, Read]:
+        """The rows of panes between two positions, and what was read for them.
+
+        With `keys`, rows whose first key is another may be left out.
+        """
+        read = Read()
+        tables = [*self._kept(of, lower, min(upper, of.moved), keys, read)]
+        if upper > of.moved:
+            tables += self._open(of, max(lower, of.moved), upper, read)
+        if not tables:
+            return empty_rows(of.shape.answered), read
+        rows = pa.concat_tables(tables, promote_options="default")
+        read.rows = rows.num_rows
+        return rows, read
+
+    def look(
+        self, of: Retained, lower: int, upper: int, keys: Collection[str | int] | None
+    ) -> Read:
+        """What would be read, by what files say of themselves."""
+        read = Read()
+        for name, file in of.panes.of(of.shape.id, lower, min(upper, of.moved)).items():
+            read.files += 1
+            first, last = -(-lower // file.pane), -(-min(upper, of.moved) // file.pane)
+            place = of.panes.folder.where(f"{FOLDER}/{name}")
+            with _opened(of.panes, name) as (_, index):
+                read.of_pieces += len(index)
+                for number, piece in enumerate(index):
+                    if piece.has(first, last, keys):
+                        known = self._memory.has((place, number))
+                        read.pieces += 1
+                        read.remembered += known
+                        read.rows += piece.rows
+                        read.bytes += 0 if known else file.share(piece.rows)
+        first, last = (at // of.shape.pane for at in (max(lower, of.moved), upper))
+        for block in distinct(list(of.blocks.every([of.shape.id]))) if upper > of.moved else ():
+            if block.lower < last and block.upper > first:
+                read.open_rows += block.rows
+                read.bytes += len(block.data)
+        return read
+
+    def _kept(
+        self,
+        of: Retained,
+        lower: int,
+        upper: int,
+        keys: Collection[str | int] | None,
+        read: Read,
+    ) -> Iterator[pa.Table]:
+        for name, file in of.panes.of(of.shape.id, lower, upper).items():
+            read.files += 1
+            first, last = -(-lower // file.pane), -(-upper // file.pane)
+            for table, piece in self._pieces(of.panes, name, file, first, last, keys, read):
+                inside = first <= piece.lower and piece.upper <= last
+                yield table if inside else _between(table, first, last)
+
+    def _pieces(
+        self,
+        panes: PaneFiles,
+        name: str,
+        file: PaneFile,
+        first: int,
+        last: int,
+        keys: Collection[str | int] | None,
+        read: Read,
+    ) -> Iterator[tuple[pa.Table, Piece]]:
+        """The pieces of a file that may have what is asked for."""
+        place = panes.folder.where(f"{FOLDER}/{name}")
+        with _opened(panes, name) as (reader, index):
+            read.of_pieces += len(index)
+            for number, piece in enumerate(index):
+                if not piece.has(first, last, keys):
+                    continue
+
+                def batch(number: int = number) -> pa.Table:
+                    return pa.Table.from_batches([reader.get_batch(number)]).select(
+                        [n for n in reader.schema.names if n not in ("spec", "not_before")]
+                    )
+
+                table, known = self._memory.get((place, number), batch)
+                read.pieces += 1
+                read.remembered += known
+                read.bytes += 0 if known else file.share(piece.rows)
+                yield table.replace_schema_metadata(None), piece
+
+    def _open(self, of: Retained, lower: int, upper: int, read: Read) -> Iterator[pa.Table]:
+        """Rows of panes that are still in blocks."""
+        shape = of.shape
+        first, last = -(-lower // shape.pane), -(-upper // shape.pane)
+        for block in distinct(list(of.blocks.every([shape.id]))):
+            rows = block.table(shape.pane)
+            rows = rows.filter(pc.equal(rows.column("spec"), 0))
+            rows = _between(rows, first, last).drop_columns(["spec", "not_before"])
+            if shape.by_source:
+                rows = rows.drop_columns([f"k{len(shape.keys) - 1}"])
+            read.open_rows += rows.num_rows
+            read.bytes += len(block.data)
+            yield rows.replace_schema_metadata(None)
+
+
+@contextmanager
+def _opened(
+    panes: PaneFiles, name: str
+) -> Iterator[tuple[pa.ipc.RecordBatchFileReader, list[Piece]]]:
+    """A file, and what it says of its pieces."""
+    place = panes.folder.where(f"{FOLDER}/{name}")
+    with panes.folder.open(f"{FOLDER}/{name}") as opened:
+        try:
+            reader = pa.ipc.open_file(opened)
+            index = pieces_of(reader)
+        except (pa.ArrowException, OSError, ValueError) as error:
+            raise StateError(f"{place} is damaged: {error}") from error
+        yield reader, index
+
+
+def _between(rows: pa.Table, first: int, last: int) -> pa.Table:
+    panes = rows.column("pane")
+    return rows.filter(pc.and_(pc.greater_equal(panes, first), pc.less(panes, last)))
+
+
+def _job(text: str, pane: int) -> Job:
+    job = decoded(text, Job)
+    return replace(job, shape=replace(job.shape, pane=pane))
+
+
+def empty_rows(shape: Shape) -> pa.Table:
+    """No rows of a shape, with the columns that they would have."""
+    columns = ["CAST(NULL AS BIGINT) AS pane", "CAST(NULL AS INTEGER) AS part"]
+    columns += [
+        f"CAST(NULL AS {key.type}) AS {name}"
+        for name, key in zip(key_names(shape), shape.keys, strict=True)
+    ]
+    columns += [
+        f"CAST(NULL AS {part.sub_type}) AS s{i}"
+        for i, part in enumerate(shape.parts)
+        if part.sub_key is not None
+    ]
+    columns += [f"CAST(NULL AS {cell.type}) AS {cell.name}" for cell in cells_of(shape)]
+    return run(f"SELECT {', '.join(columns)} LIMIT 0", {}, "rows of nothing")
+
+
+def require(jobs: Sequence[str], state: object) -> None:
+    """Raises an InputError if there is nothing to ask about."""
+    if not jobs:
+        raise InputError(
+            f"no job of the state {state} has retained panes yet; RETAIN behind the WINDOW of a "
+            "job has them kept, for example RETAIN 7 DAYS"
+        )

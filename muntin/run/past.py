@@ -1,0 +1,199 @@
+"""What is known of panes that are kept for questions: of which sources they are whole, and why not.
+
+A pane is settled when no window to come holds it: nothing is added to it any more, and what its
+score would be does not change. Until then, what is known of it is what was known last. Neighbours
+that are alike are one run, so that a source which was always there is one run, however long.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+
+from muntin.fidelity.score import EVER, NEVER, Board, Gap, State, Track
+from muntin.model.jobs import Job
+from muntin.model.shapes import Shape
+from muntin.run.kept import decoded
+from muntin.windows.spec import WindowSpec
+
+Run = tuple[int, int, int, str]
+"""Positions `[lower, upper)` in which a source is in one state, with what there is to say."""
+Runs = tuple[Run, ...]
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A job that may be asked about: its version, how long its panes are kept, and itself."""
+
+    edition: int
+    version: str
+    retain_us: int
+    text: str = field(repr=False)  # the job, as JSON
+
+
+@dataclass
+class Past:
+    """The panes of one shape, from `began` on; none is known at or behind `until`."""
+
+    pane: int  # their size today
+    began: int
+    settled: int  # the position before which panes do not change any more
+    until: int
+    grids: tuple[tuple[int, int], ...] = ()
+    """Sizes of panes that are not those of today, each up to a position."""
+    jobs: dict[str, Asked] = field(default_factory=dict)  # by title
+    runs: dict[str, Runs] = field(default_factory=dict)  # by source, of panes that are settled
+    open: dict[str, Runs] = field(default_factory=dict)  # and of the others
+
+    @property
+    def retain_us(self) -> int:
+        """For how long panes are kept: as long as some job asks for."""
+        return max((job.retain_us for job in self.jobs.values()), default=0)
+
+    def settle(self) -> None:
+        """Takes all that is known as final: nothing will be added."""
+        self.runs = joined([self.runs, self.open])
+        self.open, self.settled = {}, self.until
+
+    def note(self, oldest: int, until: int, found: Mapping[str, Runs]) -> None:
+        """Takes what is known of panes from `settled` on; those before `oldest` settle."""
+        oldest = min(max(oldest, self.settled), max(until, self.settled))
+        settled = {source: _within(runs, NEVER, oldest) for source, runs in found.items()}
+        self.runs = joined([self.runs, settled])
+        self.open = {source: _within(runs, oldest, EVER) for source, runs in found.items()}
+        self.settled, self.until = oldest, max(self.until, until)
+
+    def regrid(self, pane: int) -> None:
+        """Takes that panes have another size from now on."""
+        if self.pane != pane:
+            self.grids = (*self.grids, (max(self.pane, pane), self.until))
+            self.pane = pane
+
+    def grid(self, position: int) -> int:
+        """The size of panes at a position."""
+        return next((size for size, upto in self.grids if position < upto), self.pane)
+
+    def skip(self, upto: int) -> None:
+        """Takes that nothing was kept up to a position: nobody had asked for it."""
+        if upto > self.settled:
+            self.settle()
+            gap = (self.settled, upto, int(State.CANCELLED), "its panes were not kept then")
+            self.runs = joined([self.runs, dict.fromkeys(self.runs, (gap,))])
+            self.settled = self.until = upto
+
+    def forget(self, before: int) -> None:
+        """Drops what is known of panes before a position."""
+        self.began = max(self.began, min(before, self.until))
+        self.grids = tuple((size, upto) for size, upto in self.grids if upto > before)
+        for runs in (self.runs, self.open):
+            for source in list(runs):
+                runs[source] = _within(runs[source], before, EVER)
+                if not runs[source]:
+                    del runs[source]
+
+    def board(self, pane: int) -> Board:
+        """What is known, as a board of panes of this size."""
+        tracks = {}
+        for source, runs in joined([self.runs, self.open]).items():
+            gaps = [
+                Gap(lower // pane, -(-upper // pane), State(state), what)
+                for lower, upper, state, what in runs
+                if state != State.MERGED
+            ]
+            for before, after in pairwise(runs):  # where it had gone, and came back
+                if before[1] < after[0]:
+                    gaps.append(Gap(before[1] // pane, after[0] // pane, State.REMOVED))
+            first, until = runs[0][0] // pane, -(-runs[-1][1] // pane)
+            tracks[source] = Track(first, until, EVER, never=tuple(sorted(gaps)))
+        return Board(tracks)
+
+
+def shape_of(past: Past) -> Shape:
+    """The shape of the panes, of a job that may be gone."""
+    return decoded(next(iter(past.jobs.values())).text, Job).shape
+
+
+def runs_of(
+    board: Board, windows: Sequence[WindowSpec], pane: int, start: int, end: int
+) -> dict[str, Runs]:
+    """The states of every source in panes `[start, end)`, as positions.
+
+    A pane has lost records that came too late if the last window that holds it was over by then.
+    """
+    found = {}
+    for source, track in board.tracks.items():
+        late = [
+            (p, p + 1, State.LATE, "")
+            for p, mark in sorted(board.late.get(source, {}).items())
+            if start <= p < end and mark >= _last_end(windows, p)
+        ]
+        runs = _merged_late(_states(track, start, end), late)
+        found[source] = tuple(
+            (lower * pane, upper * pane, int(state), what) for lower, upper, state, what in runs
+        )
+    return found
+
+
+def _states(track: Track, start: int, end: int) -> list[tuple[int, int, State, str]]:
+    limits = {start, end, track.first, track.until, track.whole}
+    limits |= {at for gap in track.never for at in (gap.lower, gap.upper)}
+    inside = sorted(at for at in limits if start <= at <= end)
+    runs = []
+    for lower, upper in pairwise(inside):
+        state, what = (State.MERGED if lower < track.whole else track.rest), ""
+        for gap in track.never:
+            if gap.lower <= lower < gap.upper:
+                state, what = gap.state, gap.what
+        if lower < track.first or lower >= track.until:
+            continue  # it does not count there
+        runs.append((lower, upper, state, what))
+    return runs
+
+
+def _merged_late(
+    runs: Sequence[tuple[int, int, State, str]], late: Sequence[tuple[int, int, State, str]]
+) -> Iterator[tuple[int, int, State, str]]:
+    """The runs, with some of the panes that were merged late."""
+    for lower, upper, state, what in runs:
+        if state is State.MERGED:
+            for at, behind, is_late, _ in late:
+                if lower <= at < upper:
+                    if lower < at:
+                        yield lower, at, state, what
+                    yield at, behind, is_late, ""
+                    lower = behind
+        if lower < upper:
+            yield lower, upper, state, what
+
+
+def _last_end(windows: Sequence[WindowSpec], pane: int) -> int:
+    """Where the last window ends that holds a pane, at the latest."""
+    return max(
+        (pane - w.shift) // w.stride * w.stride + w.length + w.shift
+        if w.regular
+        else pane + w.length
+        for w in windows
+    )
+
+
+def joined(several: Sequence[Mapping[str, Runs]]) -> dict[str, Runs]:
+    """Runs of sources one behind the other; neighbours that are alike become one."""
+    whole: dict[str, list[Run]] = {}
+    for runs in several:
+        for source, more in runs.items():
+            mine = whole.setdefault(source, [])
+            for run in more:
+                if mine and mine[-1][1] == run[0] and mine[-1][2:] == run[2:]:
+                    mine[-1] = (mine[-1][0], *run[1:])
+                else:
+                    mine.append(run)
+    return {source: tuple(runs) for source, runs in whole.items() if runs}
+
+
+def _within(runs: Runs, lower: int, upper: int) -> Runs:
+    return tuple(
+        (max(a, lower), min(b, upper), state, what)
+        for a, b, state, what in runs
+        if a < upper and b > lower
+    )

@@ -1,0 +1,303 @@
+"""Answers about ranges of the past against DuckDB over the records that were read."""
+
+from __future__ import annotations
+
+import json
+import random
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import duckdb
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import muntin as mt
+from muntin.ask.answering import Asking
+from tests.ask.keeping import Kept
+
+HOUR = 3600
+BEGIN = 10 * HOUR
+STREAM = """CREATE STREAM clicks (t DOUBLE, product VARCHAR, land VARCHAR, ms DOUBLE, n BIGINT)
+FROM '{folder}/{{source}}.log' FORMAT json TIMESTAMP t SLACK 5 SECONDS{more};
+"""
+JOB = """CREATE JOB hot AS SELECT product, upper(land) AS land, count(*) AS clicks, sum(n) AS total,
+avg(ms) AS ms, min(ms) AS least, max(ms) AS most, quantile_cont(ms, 0.9) AS p90,
+count(DISTINCT n) AS kinds, stddev(ms) AS spread, sum(n) / count(*) AS each
+FROM clicks WHERE n > 0 GROUP BY product, land HAVING count(*) > 1 ORDER BY clicks DESC LIMIT 2
+WINDOW 10 MINUTES EVERY 2 MINUTES RETAIN 7 DAYS;
+"""
+COLUMNS = {
+    "clicks": "count(*)",
+    "sum(clicks)": "count(*)",
+    "total": "sum(n)",
+    "ms": "avg(ms)",
+    "avg(ms)": "avg(ms)",
+    "min(least)": "min(ms)",
+    "most": "max(ms)",
+    "p90": "quantile_cont(ms, 0.9)",
+    "kinds": "count(DISTINCT n)",
+    "count(DISTINCT n)": "count(DISTINCT n)",
+    "spread": "stddev(ms)",
+    "each": "sum(n) / count(*)",
+    "count(*)": "count(*)",
+}
+FILTERS = ("true", "product = 'a'", "product IN ('b', 'c') AND land <> 'DE'", "land = 'FR'")
+GROUPS = ("product, land", "land", "product", "length(product)", "")
+
+
+def records(seed: int, many: int, begin: float = BEGIN) -> dict[str, list[dict[str, object]]]:
+    """Records of two sources, each in the order of time but for a few seconds."""
+    rand = random.Random(seed)
+    found: dict[str, list[dict[str, object]]] = {}
+    for source in "ab":
+        at = begin
+        for _ in range(many):
+            at += rand.expovariate(many / HOUR)
+            found.setdefault(source, []).append(
+                {
+                    "t": round(at - rand.random() * 4, 3),
+                    "product": rand.choice(["a", "b", "c", "dd"]),
+                    "land": rand.choice(["de", "fr"]),
+                    "ms": rand.choice([None, rand.randint(1, 40) / 4]),
+                    "n": rand.randint(0, 5),
+                }
+            )
+    return found
+
+
+def write(folder: Path, found: dict[str, list[dict[str, object]]]) -> None:
+    for source, rows in found.items():
+        with (folder / f"{source}.log").open("a") as log:
+            log.writelines(json.dumps(row) + "\n" for row in rows)
+
+
+def expected(
+    found: list[dict[str, dict[str, object]]] | object, sql: str
+) -> list[tuple[object, ...]]:
+    rows = [
+        row
+        for each in found  # type: ignore[attr-defined]
+        for some in each.values()
+        for row in some
+    ]
+    raw = pa.Table.from_pylist(rows)
+    return duckdb.sql(sql, connection=_connected(raw)).fetchall()
+
+
+def _connected(raw: pa.Table) -> duckdb.DuckDBPyConnection:
+    con = duckdb.connect()
+    con.register("raw", raw)
+    return con
+
+
+def moment(seconds: int) -> str:
+    return f"{seconds // HOUR:02d}:{seconds // 60 % 60:02d}"
+
+
+def near(one: list[tuple[object, ...]], other: list[tuple[object, ...]]) -> bool:
+    if len(one) != len(other):
+        return False
+    return all(
+        x == pytest.approx(y, rel=1e-9) if isinstance(y, float) else x == y
+        for a, b in zip(one, other, strict=True)
+        for x, y in zip(a, b, strict=True)
+    )
+
+
+def rows_of(answer: mt.PastRows) -> list[tuple[object, ...]]:
+    return [tuple(row.values()) for row in answer.rows.to_pylist()]
+
+
+@settings(max_examples=15, deadline=None)
+@given(
+    st.integers(0, 10**6),
+    st.integers(5, 400),
+    st.sampled_from([2_000, 9_000, 1 << 20]),
+    st.sampled_from([0, 1, 3]),
+    st.booleans(),
+    st.data(),
+)
+def test_any_range_is_what_the_records_say(
+    seed: int, many: int, batch: int, rewrite: int, again: bool, data: st.DataObject
+) -> None:
+    with TemporaryDirectory() as name:
+        folder, state = Path(name), Path(name) / "state"
+        found = [records(seed, many)]
+        write(folder, found[0])
+        program = mt.sql(STREAM.format(folder=folder, more="") + JOB)
+        Kept(program, state, batch_bytes=batch).finish(rewrite)
+        if again:  # what was let go in the run before is kept as well
+            found.append(records(seed + 1, many, BEGIN + 3 * HOUR))
+            write(folder, found[1])
+            Kept(program, state, batch_bytes=batch).finish(rewrite)
+        asking = Asking(state)
+        times = [t for each in found for rows in each.values() for t in (r["t"] for r in rows)]
+        first, last = int(min(times)) // 120, int(max(times)) // 120 + 1  # type: ignore[type-var, arg-type]
+        for _ in range(3):
+            start = data.draw(st.integers(first, last - 1)) * 120
+            end = data.draw(st.integers(start // 120 + 1, last)) * 120
+            group, where = data.draw(st.sampled_from(GROUPS)), data.draw(st.sampled_from(FILTERS))
+            columns = data.draw(st.lists(st.sampled_from([*COLUMNS]), min_size=1, unique=True))
+            inside = f"n > 0 AND t >= {start} AND t < {end} AND {where}"
+            listed = ", ".join([*group.split(", "), *columns] if group else columns)
+            raw = ", ".join([*group.split(", "), *(COLUMNS[c] for c in columns)] if group
+                            else [COLUMNS[c] for c in columns])  # fmt: skip
+            by = f"GROUP BY {group}" if group else ""
+            ordered = " ORDER BY ALL"
+            asked = (
+                f"SELECT {listed} FROM hot WHERE {where} {by} "
+                f"BETWEEN '{moment(start)}' AND '{moment(end)}'{ordered}"
+            )
+            oracle = (
+                f"SELECT {raw} FROM (SELECT * REPLACE (upper(land) AS land) FROM raw) "
+                f"WHERE {inside} {by}{ordered}"
+            )
+            answer = asking.ask(asked)
+            assert near(rows_of(answer), expected(found, oracle)), asked
+            assert answer.c2.area == 1.0
+            assert answer.c2.reason == mt.Reason.COMPLETE
+            assert answer.ranges[0].start == start * 10**6
+            assert not answer.notes
+
+
+def kept(folder: Path, job: str = JOB, more: str = "", many: int = 60) -> tuple[Asking, object]:
+    found = records(7, many)
+    write(folder, found)
+    program = mt.sql(STREAM.format(folder=folder, more=more) + job)
+    Kept(program, folder / "state", batch_bytes=3_000).finish(2)
+    return Asking(folder / "state"), [found]
+
+
+def test_a_source_that_is_missing_is_in_the_score(tmp_path: Path) -> None:
+    asking, _ = kept(tmp_path, more=" SOURCES 'a', 'b', 'c'")
+    answer = asking.ask("SELECT count(*) FROM hot BETWEEN '10:10' AND '10:20'")
+    assert answer.c2.area == pytest.approx(2 / 3)
+    assert answer.c2.sources == 3
+    assert [(m.source, m.panes) for m in answer.c2.missing] == [("c", 5)]
+
+
+def test_panes_that_are_open_count_as_far_as_they_were_read(tmp_path: Path) -> None:
+    found = records(3, 200)
+    program = mt.sql(STREAM.format(folder=tmp_path, more="") + JOB)
+    so_far: dict[str, list[dict[str, object]]] = {"a": [], "b": []}
+    (tmp_path / "a.log").touch()
+    (tmp_path / "b.log").touch()
+    run = Kept(program, tmp_path / "state", follow=True)
+    asking = Asking(tmp_path / "state")
+    for number, at in enumerate(range(0, 200, 40)):
+        some = {source: rows[at : at + 40] for source, rows in found.items()}
+        write(tmp_path, some)
+        so_far = {source: so_far[source] + rows for source, rows in some.items()}
+        if number % 2:
+            run.whole()
+        if number == 3:  # as after a kill
+            run = Kept(program, tmp_path / "state", follow=True)
+        run.turn()
+        answer = asking.ask("SELECT product, clicks, total FROM hot GROUP BY product ORDER BY 1")
+        sql = "SELECT product, count(*), sum(n) FROM raw WHERE n > 0 GROUP BY 1 ORDER BY 1"
+        assert rows_of(answer) == expected([so_far], sql)
+        assert answer.c2.reason == mt.Reason.OPEN
+        assert 0.5 < answer.c2.area < 1
+    settled = asking.ask("SELECT sum(clicks) FROM hot BETWEEN '10:04' AND '10:20'")
+    assert settled.c2.area == 1.0
+
+
+def test_ranges_side_by_side(tmp_path: Path) -> None:
+    asking, found = kept(tmp_path)
+    answer = asking.ask(
+        "SELECT product, land, now.clicks - before.clicks AS more FROM hot BETWEEN '10:20' AND "
+        "'10:40' AS now JOIN hot BETWEEN '10:00' AND '10:20' AS before USING (product, land) "
+        "ORDER BY 1, 2"
+    )
+    one, two = (
+        f"(SELECT product, upper(land) AS land, count(*) AS c FROM raw WHERE n > 0 AND "
+        f"t >= {a} AND t < {a + 1200} GROUP BY ALL)"
+        for a in (BEGIN + 1200, BEGIN)
+    )
+    sql = f"SELECT product, land, n.c - b.c FROM {one} n JOIN {two} b USING (product, land)"
+    assert rows_of(answer) == expected(found, f"{sql} ORDER BY 1, 2")
+    assert [each.called for each in answer.ranges] == ["now", "before"]
+    assert all(each.c2.area == 1.0 for each in answer.ranges)
+
+
+def test_sql_around_is_duckdbs(tmp_path: Path) -> None:
+    asking, found = kept(tmp_path)
+    answer = asking.ask(
+        "WITH p AS (SELECT product, clicks FROM hot GROUP BY product) SELECT product, clicks, "
+        "rank() OVER (ORDER BY clicks DESC) AS place FROM p QUALIFY place <= 2 ORDER BY place"
+    )
+    sql = (
+        "SELECT product, count(*) AS c, rank() OVER (ORDER BY c DESC) AS p FROM raw WHERE n > 0 "
+        "GROUP BY 1 QUALIFY p <= 2 ORDER BY p"
+    )
+    assert rows_of(answer) == expected(found, sql)
+    whole = asking.ask("SELECT * FROM hot WHERE product = 'a' AND clicks > 0 ORDER BY land")
+    assert whole.rows.column_names[:3] == ["product", "land", "clicks"]
+    assert whole.rows.num_rows == 2  # all of them: HAVING and LIMIT are of windows
+
+
+@pytest.mark.parametrize(
+    ("question", "message"),
+    [
+        ("SELECT sum(clicks) FROM hot BETWEEN '07:00' AND '08:00'", "hot' has panes from"),
+        ("SELECT median(n) FROM hot", "panes do not hold median.*aggregates: clicks"),
+        ("SELECT sum(ms) FROM hot", "without sum"),
+        ("SELECT sum(clicks) FROM hot WHERE n > 3", "WHERE can ask for keys only"),
+        ("SELECT sum(clicks) FROM hot WHERE clicks > 3", "HAVING asks for aggregates"),
+        ("SELECT clicks FROM hot GROUP BY clicks", "GROUP BY can have keys only"),
+        ("SELECT product, clicks FROM hot GROUP BY land", "neither grouped by nor aggregated"),
+        ("SELECT clicks FROM hut", "did you mean hot"),
+        ("SELECT 1", "a job that retains its panes: hot"),
+        ("SELECT * FROM read_text('/etc/hosts')", "cannot be asked"),
+        ("SELECT sum(clicks) FROM hot BETWEEN 'noon' AND '12:00'", "is not a time"),
+        ("SELECT sum(clicks) FROM hot BETWEEN '11:00' AND '10:00'", "is not behind"),
+        ("SELECT sum(clicks) FROM hot BETWEEN '11:00'", "expected AND"),
+        ("SELECT sum(clicks) FROM hot WHERE product = 5", "Could not convert string"),
+        ("SELECT nothing(product) FROM hot GROUP BY 1", "nothing does not exist"),
+        ("SELECT count(DISTINCT product) FROM hot", "in a subquery"),
+        ("DROP JOB hot", "expected SELECT"),
+        ("SELECT FROM WHERE", ""),
+    ],
+)
+def test_questions_that_cannot_be_answered_say_why(
+    tmp_path_factory: pytest.TempPathFactory, question: str, message: str
+) -> None:
+    folder = tmp_path_factory.getbasetemp() / "refusals"
+    if not folder.exists():
+        folder.mkdir()
+        kept(folder)
+    with pytest.raises(mt.MuntinError, match=f"(?s){message}"):
+        Asking(folder / "state").ask(question)
+
+
+def test_a_range_that_reaches_out_of_what_is_retained_is_told(tmp_path: Path) -> None:
+    asking, found = kept(tmp_path)
+    answer = asking.ask("SELECT count(*) FROM hot BETWEEN '09:00' AND '10:21'")
+    sql = f"SELECT count(*) FROM raw WHERE n > 0 AND t < {BEGIN + 1320}"
+    assert rows_of(answer) == expected(found, sql)
+    assert "has panes from 1970-01-01" in answer.notes[0]
+    assert "panes of 2 minutes" in answer.notes[1]
+
+
+def test_panes_expire(tmp_path: Path) -> None:
+    asking, _ = kept(tmp_path, JOB.replace("7 DAYS", "20 MINUTES"), many=300)
+    answer = asking.ask("SELECT count(*) FROM hot")
+    (only,) = answer.ranges
+    assert (only.end - only.start) / 60e6 <= 24
+    with pytest.raises(mt.InputError, match="nothing is retained"):
+        asking.ask("SELECT count(*) FROM hot BETWEEN '10:00' AND '10:20'")
+
+
+def test_a_state_without_retained_panes_says_so(tmp_path: Path) -> None:
+    with pytest.raises(mt.InputError, match="RETAIN 7 DAYS"):
+        Asking(tmp_path).ask("SELECT 1 FROM hot")
+
+
+def test_explaining_says_what_would_be_read(tmp_path: Path) -> None:
+    asking, _ = kept(tmp_path)
+    told = asking.explain("SELECT clicks FROM hot WHERE product = 'a' BETWEEN '10:00' AND '10:20'")
+    assert "panes    10 of 2 minutes" in told
+    assert "filter   product = 'a'" in told
+    assert "from disk" in told
