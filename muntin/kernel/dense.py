@@ -31,7 +31,7 @@ _CELLS_AT_ONCE = 4_000_000  # of one matrix; bounds memory, not answers
 _SPARSEST = 64  # cells of the matrix for each row of the block, at most
 _SPARSEST_TOP = 512  # the same where few rows of the matrix are taken out of it
 _STRETCHES = 64  # of a window, by which it is told what its first rows may be
-_ROUNDED = 1.0 + 1e-9  # more than what rounding errors of sums come to
+_ROUNDED = 1e-9  # of a sum, more than what its rounding errors come to
 _WHOLE = ("BIGINT", "INTEGER", "SMALLINT", "TINYINT", "DECIMAL(38,0)", "TIMESTAMP")
 _REAL = ("DOUBLE", "FLOAT")
 
@@ -161,24 +161,25 @@ def _candidates(
     cells = np.bincount(place, values, stretches * count).reshape(stretches, count)
     sums = np.zeros((stretches + 1, count))
     np.cumsum(cells, axis=0, out=sums[1:])
+    slack = float(sums[-1].max()) * _ROUNDED
     last = np.asarray(ends, np.int64)
     may_be = np.zeros(count, np.bool_)
     for some in np.split(last, np.flatnonzero(np.diff(last // size)) + 1):
-        starts, upto = some - spec.length, some
-        low, high = -(-starts.max() // size) - first, upto.min() // size - first
+        soonest, latest = int(some[0]), int(some[-1])
+        low, high = -(-(latest - spec.length) // size) - first, soonest // size - first
         least = sums[_within(high, stretches)] - sums[_within(low, stretches)]
-        low, high = starts.min() // size - first, -(-upto.max() // size) - first
+        low, high = (soonest - spec.length) // size - first, -(-latest // size) - first
         most = sums[_within(high, stretches)] - sums[_within(low, stretches)]
         worst = np.partition(least, count - top.limit)[count - top.limit]
-        if worst <= 0.0:  # there may be fewer keys than are asked for
+        if worst <= slack:  # there may be fewer keys than are asked for
             return None
-        may_be |= most * _ROUNDED >= worst
+        may_be |= most >= worst - slack
     kept: Ints = np.flatnonzero(may_be[codes])
     return kept
 
 
 def _within(place: int, count: int) -> int:
-    return min(max(int(place), 0), count)
+    return min(max(place, 0), count)
 
 
 class _Matrix:

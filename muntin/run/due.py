@@ -169,6 +169,8 @@ class Agenda:
 
     def _scored(self, job: Job, spec: WindowSpec, ends: Sequence[int]) -> dict[int, C2]:
         """The windows with their scores, if they leave because nothing more is awaited."""
+        if not ends:
+            return {}
         asked, scores = self._asked(job), {}
         board, known = self.board(*asked), self._scores.setdefault(asked, {})
         for end in ends:

@@ -114,3 +114,22 @@ def test_the_first_rows_are_among_those_of_the_top(
         assert all(row in rows for row in kept)
         values = [row[cell] for row in rows[:limit]]
         assert all(row in kept for row in rows if row[cell] in values)
+
+
+def test_large_numbers_long_ago_do_not_hide_the_first_rows(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Running sums of real numbers have lost what is small beside them."""
+    monkeypatch.setattr(dense, "_STRETCHES", 2)
+    job = job_of("count(*) AS c, sum(x) AS x", SPEC)
+    values = {("a", 0): 1e18, ("a", 10): 0.01, ("b", 10): 0.02, ("c", 10): 0.03, ("d", 10): 0.001}
+    records = table_of([Record(t, k, 1, "x") for k, t in values])
+    at = records.column_names.index("x")
+    records = records.set_column(at, "x", pa.array(list(values.values())))
+    blocks, _ = compute(records, "web", [Recipe(job.shape, job.windows)], Clocks(None))
+    (block,) = blocks.values()
+    found = dense_windows(
+        job.shape, block, job.windows[0], range(1, 17), exact=False, top=Top("c1", 2, True)
+    )
+    last = {row["k0"] for row in found.to_pylist() if row["w"] == 11}
+    assert last >= {"b", "c"}
