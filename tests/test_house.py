@@ -66,6 +66,7 @@ TESTED_ELSEWHERE = {
     "spark/frames": "tests/spark/test_attach.py and tests/whole/test_frames.py",
     "spark/answering": "tests/spark/test_collection.py, and every answer on Spark",
     "spark/holdings": "tests/spark/test_collection.py: what steps hold and let go",
+    "spark/newest": "LATEST on Spark and on frames, in tests/whole/test_latest.py",
     "spark/nursery": "the workers of every run in tests/show/test_console.py",
     "spark/settings": "the session of every test on Spark, and tests/spark/test_java.py",
     "spark/gateway": "tests/show/test_console.py, which looks for what is left behind",
