@@ -47,7 +47,6 @@ TESTED_ELSEWHERE = {
     "run/recipes": "sources of finite input in tests/whole/test_finite_fidelity.py",
     "run/results": "tests/whole/test_live_on_spark.py and tests/store/test_results.py",
     "run/retention": "tests/whole/test_edges.py: what is forgotten, and what is not",
-    "run/steward": "orders of one text in tests/run/test_door.py, and all of test_succession.py",
     "show/jobs": "SHOW JOBS in tests/show/test_shell.py",
     "show/demo/shop": "writes the logs that show/demo/show follows",
     "store/blocks": "tests/store/test_checkpoint.py, and tests/spark/test_collection.py from tasks",
