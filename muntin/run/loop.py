@@ -329,7 +329,7 @@ class Loop:
 
     def hear(self, job: str, rows: Callable[[], Iterable[pa.Table]]) -> None:
         """Takes results of any job, by its title, for queries that look at the newest."""
-        if any(job in each.latest for each in self.catalog.jobs.values()):
+        if job in self.catalog.looked_at:
             self._notes += self._tables.hear(self.catalog, job, rows())
 
     def _look_at_tables(self) -> None:

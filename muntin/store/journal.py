@@ -193,8 +193,7 @@ class Journal:
         self._look_back(self._prepare(catalog))
         self.positions = self.positions if positions is None else positions
         emission, files = self._written(batch, emission)
-        recovery = self.progress.recovery
-        whole |= recovery.is_loose(*self._checkpoint.block_bytes)
+        whole |= self.progress.recovery.is_loose(*self._checkpoint.block_bytes)
         # It takes longer, which windows need not wait for where batches come between them.
         most = SAVES_PER_REWRITE * (2 if emission.windows else 1)
         anew = whole or self._saves >= most
@@ -218,12 +217,11 @@ class Journal:
         self._saves = saves
         self._blocks = self._checkpoint.blocks
         self._panes.new.clear()
-        recovery.committed(sum(self._blocks.lengths.values()))
         gone = self._results.publish(self._writer, batch, files)
         if gone:
             raise StateError(f"results of job '{gone[0]}': their table was taken away while it ran")
         self.batch = batch
-        self._untidy |= dict.fromkeys(self._prepared) if anew else {}
+        self._untidy |= {job: None for job in self._prepared if anew}
         return emission
 
     def _keep_panes(self, catalog: Catalog, new: ToSave) -> None:
