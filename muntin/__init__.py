@@ -103,8 +103,8 @@ class _Muntin(_types.ModuleType):
         return value
 
     def __setattr__(self, name: str, value: object) -> None:
-        """The folder `run` is no attribute, because a function that is exported has its name."""
-        if name != "run" or not isinstance(value, _types.ModuleType):
+        """The folders `run` and `ask` are none: functions that are exported have their names."""
+        if name not in ("run", "ask") or not isinstance(value, _types.ModuleType):
             super().__setattr__(name, value)
 
     def __dir__(self) -> list[str]:

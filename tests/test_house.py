@@ -13,6 +13,9 @@ TESTS = ROOT / "tests"
 
 # Modules without a test of their name, each with what shows that it works.
 TESTED_ELSEWHERE = {
+    "ask/columns": "whatever is asked and refused in tests/ask/test_answering.py",
+    "ask/keeping": "whatever is read in tests/ask/test_answering.py",
+    "ask/question": "whatever is asked and refused in tests/ask/test_answering.py",
     "control/connection": "silent clients and a thousand of them in tests/control/test_service.py",
     "control/refusals": "statuses and messages in tests/control/test_ordering.py",
     "kernel/kinds/unfinished": "rows that SQL refuses in tests/whole/test_bad_values.py",
@@ -138,7 +141,7 @@ def test_only_the_spark_folder_imports_pyspark() -> None:
         and path.relative_to(PACKAGE).parts[0] != "spark"
     ]
     # These name Spark's types in signatures, and import them for the type checker only.
-    assert outside == ["muntin/api.py", "muntin/show/console.py"]
+    assert outside == ["muntin/api.py", "muntin/ask/answering.py", "muntin/show/console.py"]
 
 
 def test_exports_are_the_short_list() -> None:

@@ -6,7 +6,8 @@ those of any window are. The score of the range is made of what is known of its 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import re
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
 from math import gcd
@@ -23,8 +24,8 @@ from muntin.fidelity.score import C2, Reason
 from muntin.kernel.due import Due
 from muntin.kernel.engine import column_types, run
 from muntin.kernel.finish import finish, order
-from muntin.kernel.statements import FAULT, WINDOW, WINDOW_END, merged_cells
-from muntin.model.jobs import Job, Output
+from muntin.kernel.statements import FAULT, WINDOW, WINDOW_END, count_cell, merged_cells
+from muntin.model.jobs import Finish, Job, Output
 from muntin.model.shapes import Key, Shape
 from muntin.store.storage import Place
 from muntin.units import describe, describe_time
@@ -84,6 +85,7 @@ class Part:
     end: int
     unit: int  # that start and end are multiples of
     groups: tuple[str, ...]
+    shape: Shape  # with the cells that are needed, and no others
     where: tuple[str, ...] = ()
     keys: frozenset[str | int] | None = None
 
@@ -128,7 +130,7 @@ class Asking:
             f"{wanted.called}: job '{of.title}', version {of.job.edition.number}",
             f"  range    {describe_time(part.start)} to {describe_time(part.end)}",
             f"  panes    {panes:,} of {describe(of.past.pane)}: {kept:,} in files, "
-            f"{panes - kept:,} still open",
+            f"{panes - kept:,} in blocks of the newest state",
             f"  read     {read.pieces:,} of {read.of_pieces:,} pieces of {read.files:,} files "
             f"({from_}): {read.rows:,} rows; {read.open_rows:,} open rows; {read.bytes:,} bytes",
             f"  filter   {_named(' AND '.join(part.where), of.job) or 'none'}",
@@ -161,7 +163,7 @@ class Asking:
     def merged(self, part: Part) -> tuple[pa.Table, Read]:
         """The panes of a part, merged in this process."""
         rows, read = self._keeping.rows(part.of, part.start, part.end, part.keys)
-        return merged_rows(part.of.shape.answered, part, rows), read
+        return merged_rows(part, rows), read
 
 
 def _named(sql: str, job: Job) -> str:
@@ -204,24 +206,47 @@ def _part(wanted: Wanted, of: Retained, text: str) -> tuple[Part, list[str]]:
     groups = wanted.groups
     if groups is None:
         groups = tuple(f"p0.k{i}" for i in range(len(of.shape.answered.keys)))
-    return Part(of, lower, upper, unit, groups, wanted.where, wanted.keys), notes
+    shape = of.shape.answered
+    if wanted.groups is not None:
+        shape = _narrowed(shape, of.job.finishes, wanted.columns)
+    return Part(of, lower, upper, unit, groups, shape, wanted.where, wanted.keys), notes
+
+
+def _narrowed(shape: Shape, finishes: Sequence[Finish], outputs: Sequence[Output]) -> Shape:
+    """The shape with the cells alone that some outputs are made of; parts keep their numbers."""
+    said = " ".join(output.sql for output in outputs)
+    needed = [f for f in finishes if re.search(rf"\bp{f.part}\.{f.name}\b", said)]
+    parts = []
+    for number, part in enumerate(shape.parts):
+        mine = " ".join(f"{f.sql} {f.whole}" for f in needed if f.part == number)
+        if not mine and number:
+            parts.append(replace(part, cells=(), ranked=False))
+            continue
+        count = count_cell(part)
+        cells = (c for c in part.cells if c is count or re.search(rf"\b{c.name}\b", mine))
+        parts.append(replace(part, cells=tuple(cells)))
+    return replace(shape, parts=tuple(parts))
 
 
 def _score(part: Part) -> C2:
     past = part.of.past
     start, end = part.start // part.unit, part.end // part.unit
-    c2 = past.board(part.unit).score(start, end, Reason.COMPLETE)
+    board = past.board(part.unit, part.start, part.end)
+    c2 = board.score(start, end, Reason.COMPLETE)
     if part.end > past.settled:
         return replace(c2, reason=Reason.OPEN)
     return c2 if c2.area == 1.0 else replace(c2, reason=Reason.EXHAUSTED)
 
 
-def merged_rows(shape: Shape, part: Part, rows: pa.Table) -> pa.Table:
+def merged_rows(part: Part, rows: pa.Table) -> pa.Table:
     """Rows of panes as one block: a row for each of the groups that are asked for."""
+    shape = part.shape
     keys = [f"{sql} AS k{i}" for i, sql in enumerate(part.groups)]
     subs = [f"s{i}" for i, each in enumerate(shape.parts) if each.sub_key is not None]
     names = ["part", *keys, *subs]
-    where = " AND ".join(f"({each})" for each in part.where)
+    there = [str(number) for number, each in enumerate(shape.parts) if each.cells]
+    some = [f"part IN ({', '.join(there)})"] if len(there) < len(shape.parts) else []
+    where = " AND ".join(f"({each})" for each in (*some, *part.where))
     sql = (
         f"SELECT {', '.join(names)}, {merged_cells(shape)}\nFROM rows AS p0"
         + (f"\nWHERE {where}" if where else "")
@@ -234,8 +259,11 @@ def _finished(wanted: Wanted, part: Part, block: pa.Table) -> tuple[pa.Table, li
     """A merged block as the rows of one window, which is the range."""
     job, span = part.of.job, part.end - part.start
     spec = WindowSpec(span, span, part.start % span, part.unit)
-    pane = pa.array([part.start // part.unit] * len(block), pa.int64())
-    nothing, shared = pa.nulls(len(block), pa.int64()), pa.array([0] * len(block), pa.int32())
+    pane = pa.repeat(pa.scalar(part.start // part.unit, pa.int64()), len(block))
+    nothing, shared = (
+        pa.nulls(len(block), pa.int64()),
+        pa.repeat(pa.scalar(0, pa.int32()), len(block)),
+    )
     columns = {"pane": pane, "spec": shared, "not_before": nothing}
     for number, (name, values) in enumerate(columns.items()):
         block = block.add_column(number, name, values)
@@ -244,10 +272,11 @@ def _finished(wanted: Wanted, part: Part, block: pa.Table) -> tuple[pa.Table, li
     done = finish(
         asked.shape, {asked.name: asked}, block, Due({asked.name: [[part.end // part.unit]]})
     )
-    rows = order(asked, [done.rows[asked.name]]) if done.rows else None
-    if rows is None:
-        raise InputError(f"job '{job.name}' cannot be asked for this")
-    faults = []
+    rows = done.rows[asked.name]
+    if asked.around is None and FAULT not in rows.column_names:  # the question has its own order
+        columns = {o.name: rows.column(f"x{i}") for i, o in enumerate(asked.outputs)}
+        return pa.table(columns), []
+    rows, faults = order(asked, [rows]), []
     if FAULT in rows.column_names:
         bad = rows.column(FAULT).drop_null()
         faults = [f"{len(bad):,} rows of job '{job.title}' are left out: SQL refuses their values"]
@@ -257,18 +286,21 @@ def _finished(wanted: Wanted, part: Part, block: pa.Table) -> tuple[pa.Table, li
 
 def _asked(wanted: Wanted, part: Part, job: Job, block: pa.Table) -> Job:
     """The job whose window has the rows that are asked for."""
-    shape = replace(job.shape.answered, begin=None, until=None, draws=None, since=None)
+    shape = replace(part.shape, begin=None, until=None, draws=None, since=None)
     if wanted.groups is None:
         return replace(rows_of(job), shape=shape)
     types = column_types(block)
     keys = tuple(Key(f"k{i}", types[f"k{i}"]) for i in range(len(part.groups)))
     groups = [Output(f"__g{i}", f"p0.k{i}", key.type) for i, key in enumerate(keys)]
     count, _ = Columns(job).records
+    there = {cell.name for each in shape.parts for cell in each.cells}
+    finishes = [f for f in job.finishes if there.issuperset(re.findall(r"\bc\d+\b", f.sql))]
+    finishes = [f for f in finishes if shape.parts[f.part].cells]
     return Job(
         job.name,
         replace(shape, keys=keys),
         job.windows,
-        (*job.finishes, count),
+        (*finishes, count),
         (*groups, *wanted.columns),
     )
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 
 from sqlglot import exp
 
@@ -103,17 +103,22 @@ def _columns(job: Job) -> Iterator[Column]:
             yield Column(said[output.name], output, said[output.name])
 
 
-def _words(job: Job) -> list[str] | None:
+def _words(job: Job) -> Sequence[str] | None:
     """What each output is made of, as the job's text has it; None where that cannot be told."""
+    words = _listed(job.edition.text, job.edition.values)
+    return words if len(words) == len(job.outputs) else None
+
+
+@lru_cache(maxsize=256)
+def _listed(text: str, values: tuple[tuple[str, str], ...]) -> tuple[str, ...]:
+    """The items that a job selects, in its own words."""
     try:
-        script = Script(job.edition.text, dict(job.edition.values))
+        script = Script(text, dict(values))
         query = script.statements[0].args["query"]
     except (LanguageError, IndexError, KeyError):
-        return None
+        return ()
     items = [item.this if isinstance(item, exp.Alias) else item for item in query.expressions]
-    if len(items) != len(job.outputs) or any(item.find(exp.Star) is item for item in items):
-        return None
-    return [script.words(item) for item in items]
+    return tuple("" if isinstance(item, exp.Star) else script.words(item) for item in items)
 
 
 def rows_of(job: Job) -> Job:

@@ -10,6 +10,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from threading import Lock
 from typing import TypeVar
 
@@ -17,6 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from muntin.errors import InputError, StateError
+from muntin.kernel.block import Block
 from muntin.kernel.engine import run
 from muntin.kernel.merge import distinct
 from muntin.kernel.statements import cells_of, key_names
@@ -229,16 +231,32 @@ class Keeping:
     def _open(self, of: Retained, lower: int, upper: int, read: Read) -> Iterator[pa.Table]:
         """Rows of panes that are still in blocks."""
         shape = of.shape
-        first, last = -(-lower // shape.pane), -(-upper // shape.pane)
-        for block in distinct(list(of.blocks.every([shape.id]))):
+
+        def blocks() -> pa.Table:
+            return _shared(shape, distinct(list(of.blocks.every([shape.id]))), of.moved)
+
+        names = tuple(sorted(of.blocks.lengths.items()))
+        place = of.blocks.folder.where()
+        rows, known = self._memory.get((place, shape.id, shape.pane, of.moved, names), blocks)
+        rows = _between(rows, -(-lower // shape.pane), -(-upper // shape.pane))
+        read.open_rows += rows.num_rows
+        read.bytes += 0 if known else sum(of.blocks.lengths.values())
+        yield rows
+
+
+def _shared(shape: Shape, blocks: Sequence[Block], lower: int) -> pa.Table:
+    """The rows of blocks from a position on, without those of single windows."""
+    tables = [empty_rows(shape.answered)]
+    for block in blocks:
+        if block.rows and block.upper * block.pane > lower:
             rows = block.table(shape.pane)
-            rows = rows.filter(pc.equal(rows.column("spec"), 0))
-            rows = _between(rows, first, last).drop_columns(["spec", "not_before"])
+            late = [pc.equal(rows.column("spec"), 0)]
+            late.append(pc.greater_equal(rows.column("pane"), lower // shape.pane))
+            rows = rows.filter(pc.and_(*late)).drop_columns(["spec", "not_before"])
             if shape.by_source:
                 rows = rows.drop_columns([f"k{len(shape.keys) - 1}"])
-            read.open_rows += rows.num_rows
-            read.bytes += len(block.data)
-            yield rows.replace_schema_metadata(None)
+            tables.append(rows.replace_schema_metadata(None))
+    return pa.concat_tables(tables, promote_options="permissive").combine_chunks()
 
 
 @contextmanager
@@ -258,9 +276,13 @@ def _opened(
 
 def _between(rows: pa.Table, first: int, last: int) -> pa.Table:
     panes = rows.column("pane")
+    lowest = pc.min_max(panes).as_py()
+    if rows.num_rows and first <= lowest["min"] and lowest["max"] < last:
+        return rows
     return rows.filter(pc.and_(pc.greater_equal(panes, first), pc.less(panes, last)))
 
 
+@lru_cache(maxsize=256)
 def _job(text: str, pane: int) -> Job:
     job = decoded(text, Job)
     return replace(job, shape=replace(job.shape, pane=pane))
@@ -268,7 +290,7 @@ def _job(text: str, pane: int) -> Job:
 
 def empty_rows(shape: Shape) -> pa.Table:
     """No rows of a shape, with the columns that they would have."""
-    columns = ["CAST(NULL AS BIGINT) AS pane", "CAST(NULL AS INTEGER) AS part"]
+    columns = ["CAST(NULL AS BIGINT) AS pane", "CAST(NULL AS TINYINT) AS part"]
     columns += [
         f"CAST(NULL AS {key.type}) AS {name}"
         for name, key in zip(key_names(shape), shape.keys, strict=True)

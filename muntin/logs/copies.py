@@ -1,8 +1,8 @@
 """Which file holds the bytes of another one: the copies that rotation makes, plain or compressed.
 
 A copy has the first bytes of its original, and those before the place up to which that was read,
-or up to which the copy goes. Of a compressed file its text is compared. Files are compared only
-if their names say that one may come of the other.
+or up to which the copy goes. Of a compressed file its text is compared, as far as it can be read.
+Files are compared only if their names say that one may come of the other.
 """
 
 from __future__ import annotations
@@ -91,7 +91,20 @@ def text_holds(path: Path, file: FilePosition) -> bool:
         return False
     if file.head_end == PRINT_BYTES and is_all_read(path, file):
         return True
-    return _tail(path, file.print_end) == (file.print_end, file.print_crc)
+    known = file.print_end, file.print_crc
+    return _tail(path, file.print_end) == known or _breaks_off(path, file.print_end)
+
+
+def _breaks_off(path: Path, end: int) -> bool:
+    """Whether a compressed file is damaged before so many bytes of its text.
+
+    If it begins as what was read up to there, all that it gives was read: taken for another log, it
+    would be read twice.
+    """
+    with path.open("rb") as file:
+        members = Gunzip(file, 0, None)
+        length = skip(io.BufferedReader(members, BLOCK_BYTES), end)
+    return length < end and members.damage is not None
 
 
 def is_all_read(path: Path, file: FilePosition) -> bool:

@@ -162,9 +162,10 @@ class Loop:
         That is at `wake_at`, of whichever stream, and of others than this one at `others_at`.
         """
         started, self._others_at = self._clock(), others_at
-        if not self._cold and wake_at is not None and wake_at - started < self.pace.batch.high:
+        takes = self.pace.least(self._unread_at(started))
+        if not self._cold and wake_at is not None and wake_at - started < takes:
             # Their deadline would pass while the next batch is read.
-            first = self.leave(started, ahead=self.pace.batch.high)
+            first = self.leave(started, ahead=takes)
             self._notes += first.notes
             if first.windows:
                 return self._told(first, 0)
@@ -210,6 +211,11 @@ class Loop:
                 max(0, batch.bytes + batch.remaining - self._remaining), started - self._asked
             )
         self._asked, self._remaining = started, batch.remaining
+
+    def _unread_at(self, now: float) -> float:
+        """How many bytes there are to be read by now, at a guess."""
+        since = now if self._asked is None else self._asked
+        return self._remaining + self.pace.written * max(0.0, now - since)
 
     def leave(self, started: float, ahead: float = 0.0, looked: bool = False) -> Emission:
         """Lets windows leave that are due, without reading; what is due so far ahead leaves too.
@@ -323,7 +329,7 @@ class Loop:
 
     def hear(self, job: str, rows: Callable[[], Iterable[pa.Table]]) -> None:
         """Takes results of any job, by its title, for queries that look at the newest."""
-        if any(job in each.latest for each in self.catalog.jobs.values()):
+        if job in self.catalog.looked_at:
             self._notes += self._tables.hear(self.catalog, job, rows())
 
     def _look_at_tables(self) -> None:
@@ -524,7 +530,8 @@ class Loop:
             self.progress.previous |= kept_of(emission)
             self.progress.windows += sum(len(left.final.counts) for left in emission.windows)
             self._chooser.merged(answer.costs)
-            self._retention.note(self.catalog, emitted, agenda)
+            ends = self._recipes.ends(self.catalog) if self.catalog.retained else {}
+            self._retention.note(self.catalog, emitted, agenda, ends)
             self._retention.forget(self.catalog, emitted, self.collection, agenda.at.now)
         now = agenda.at.now
         self._retention.forget_bounded(self.catalog, agenda.horizons, self.collection, now)

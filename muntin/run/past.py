@@ -20,6 +20,7 @@ from muntin.windows.spec import WindowSpec
 Run = tuple[int, int, int, str]
 """Positions `[lower, upper)` in which a source is in one state, with what there is to say."""
 Runs = tuple[Run, ...]
+_RUNS = 64  # in a part that a commit writes
 
 
 @dataclass(frozen=True)
@@ -43,8 +44,10 @@ class Past:
     grids: tuple[tuple[int, int], ...] = ()
     """Sizes of panes that are not those of today, each up to a position."""
     jobs: dict[str, Asked] = field(default_factory=dict)  # by title
-    runs: dict[str, Runs] = field(default_factory=dict)  # by source, of panes that are settled
-    open: dict[str, Runs] = field(default_factory=dict)  # and of the others
+    runs: dict[str, dict[int, Runs]] = field(default_factory=dict)
+    """By source, of panes that are settled: in numbered parts, of which only the last one grows, so
+    that a commit does not have to write them all."""
+    open: dict[str, Runs] = field(default_factory=dict)  # by source, of the others
 
     @property
     def retain_us(self) -> int:
@@ -53,15 +56,14 @@ class Past:
 
     def settle(self) -> None:
         """Takes all that is known as final: nothing will be added."""
-        self.runs = joined([self.runs, self.open])
+        self._add(self.open)
         self.open, self.settled = {}, self.until
 
     def note(self, oldest: int, until: int, found: Mapping[str, Runs]) -> None:
         """Takes what is known of panes from `settled` on; those before `oldest` settle."""
         oldest = min(max(oldest, self.settled), max(until, self.settled))
-        settled = {source: _within(runs, NEVER, oldest) for source, runs in found.items()}
-        self.runs = joined([self.runs, settled])
-        self.open = {source: _within(runs, oldest, EVER) for source, runs in found.items()}
+        self._add({source: within(runs, NEVER, oldest) for source, runs in found.items()})
+        self.open = {source: within(runs, oldest, EVER) for source, runs in found.items()}
         self.settled, self.until = oldest, max(self.until, until)
 
     def regrid(self, pane: int) -> None:
@@ -76,26 +78,47 @@ class Past:
 
     def skip(self, upto: int) -> None:
         """Takes that nothing was kept up to a position: nobody had asked for it."""
-        if upto > self.settled:
+        if upto > self.until:
             self.settle()
             gap = (self.settled, upto, int(State.CANCELLED), "its panes were not kept then")
-            self.runs = joined([self.runs, dict.fromkeys(self.runs, (gap,))])
+            self._add(dict.fromkeys(self.runs, (gap,)))
             self.settled = self.until = upto
 
     def forget(self, before: int) -> None:
         """Drops what is known of panes before a position."""
         self.began = max(self.began, min(before, self.until))
         self.grids = tuple((size, upto) for size, upto in self.grids if upto > before)
-        for runs in (self.runs, self.open):
-            for source in list(runs):
-                runs[source] = _within(runs[source], before, EVER)
-                if not runs[source]:
-                    del runs[source]
+        for source, parts in list(self.runs.items()):
+            for number in [n for n, runs in parts.items() if runs[-1][1] <= before]:
+                del parts[number]
+            if not parts:
+                del self.runs[source]
 
-    def board(self, pane: int) -> Board:
-        """What is known, as a board of panes of this size."""
+    def _add(self, more: Mapping[str, Runs]) -> None:
+        """Adds runs behind those of panes that are settled."""
+        for source, runs in more.items():
+            if not runs:
+                continue
+            parts = self.runs.setdefault(source, {})
+            last = max(parts, default=0)
+            whole = joined([parts.get(last, ()), runs])
+            parts[last] = whole[:_RUNS]
+            for number, at in enumerate(range(_RUNS, len(whole), _RUNS), last + 1):
+                parts[number] = whole[at : at + _RUNS]
+
+    def runs_in(self, lower: int, upper: int) -> dict[str, Runs]:
+        """By source, what is known between two positions."""
+        found = {}
+        for source in {**self.runs, **self.open}:
+            parts = self.runs.get(source, {})
+            several = [within(parts[number], lower, upper) for number in sorted(parts)]
+            found[source] = joined([*several, within(self.open.get(source, ()), lower, upper)])
+        return {source: runs for source, runs in found.items() if runs}
+
+    def board(self, pane: int, lower: int, upper: int) -> Board:
+        """What is known between two positions, as a board of panes of this size."""
         tracks = {}
-        for source, runs in joined([self.runs, self.open]).items():
+        for source, runs in self.runs_in(lower, upper).items():
             gaps = [
                 Gap(lower // pane, -(-upper // pane), State(state), what)
                 for lower, upper, state, what in runs
@@ -177,21 +200,20 @@ def _last_end(windows: Sequence[WindowSpec], pane: int) -> int:
     )
 
 
-def joined(several: Sequence[Mapping[str, Runs]]) -> dict[str, Runs]:
-    """Runs of sources one behind the other; neighbours that are alike become one."""
-    whole: dict[str, list[Run]] = {}
+def joined(several: Sequence[Runs]) -> Runs:
+    """Runs of a source one behind the other; neighbours that are alike become one."""
+    whole: list[Run] = []
     for runs in several:
-        for source, more in runs.items():
-            mine = whole.setdefault(source, [])
-            for run in more:
-                if mine and mine[-1][1] == run[0] and mine[-1][2:] == run[2:]:
-                    mine[-1] = (mine[-1][0], *run[1:])
-                else:
-                    mine.append(run)
-    return {source: tuple(runs) for source, runs in whole.items() if runs}
+        for run in runs:
+            if whole and whole[-1][1] == run[0] and whole[-1][2:] == run[2:]:
+                whole[-1] = (whole[-1][0], *run[1:])
+            else:
+                whole.append(run)
+    return tuple(whole)
 
 
-def _within(runs: Runs, lower: int, upper: int) -> Runs:
+def within(runs: Runs, lower: int, upper: int) -> Runs:
+    """The parts of runs that lie between two positions."""
     return tuple(
         (max(a, lower), min(b, upper), state, what)
         for a, b, state, what in runs

@@ -494,6 +494,12 @@ class ToSave:
     blocks: Mapping[str, Sequence[Block]] = field(default_factory=dict)
     files: Mapping[str, int] = field(default_factory=dict)
 
+    @property
+    def size(self) -> int:
+        """How many bytes it is."""
+        blocks = (block for some in self.blocks.values() for block in some)
+        return sum(len(block.data) for block in blocks) + sum(self.files.values())
+
 
 @dataclass(frozen=True)
 class Emission:

@@ -40,21 +40,36 @@ class Retention:
                 self._progress.past[id_].skip(self._began[id_])
         self._watched = frozenset(catalog.retained)
 
-    def note(self, catalog: Catalog, emitted: Mapping[str, Emitted], agenda: Agenda) -> None:
-        """Notes what is known of panes that are kept for questions, before they are let go."""
+    def note(
+        self,
+        catalog: Catalog,
+        emitted: Mapping[str, Emitted],
+        agenda: Agenda,
+        ends: Mapping[str, int],
+    ) -> None:
+        """Notes what is known of panes that are kept for questions, before they are let go.
+
+        `ends` are positions behind which nothing is computed, of shapes that are about to go.
+        """
         past = self._progress.past
         for id_, jobs in catalog.retained.items():
             shape, board = catalog.shapes[id_], agenda.board_of(jobs[0])
+            axis = shape.axis.column
             if id_ not in past:
-                firsts = [t.first for t in board.tracks.values() if t.first > NEVER]
+                sources = agenda.scoreboard.sources.values()
+                firsts = [s.first[axis] for s in sources if axis in s.first]
                 if not firsts:
                     continue
-                began = max(self._began.pop(id_, NEVER), min(firsts) * shape.pane)
+                first = min(firsts) // shape.pane * shape.pane
+                began = max(self._began.pop(id_, NEVER), first)
                 past[id_] = Past(shape.pane, began, began, began)
             known = past[id_]
             known.regrid(shape.pane)
-            reached = agenda.scoreboard.last(shape.axis.column)
-            until = max(known.until, (reached // shape.pane + 1) * shape.pane)
+            reached = agenda.scoreboard.last(axis)
+            until = (reached // shape.pane + 1) * shape.pane
+            if id_ in ends:
+                until = min(until, ends[id_] // shape.pane * shape.pane)
+            until = max(known.until, until)
             start, end = known.settled // shape.pane, -(-until // shape.pane)
             runs = runs_of(board, catalog.windows[id_], shape.pane, start, end)
             oldest = min(until, max(NEVER, self.oldest_pane(shape, emitted[id_]) * shape.pane))

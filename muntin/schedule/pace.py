@@ -41,6 +41,7 @@ class Pace:
     leaving: Measure = field(default_factory=lambda: Measure(0.2))
     """From the decision that windows leave until they are committed."""
     byte_seconds: float = 4e-8
+    known: float = 4 * _SMALL  # bytes from which that is known, older ones counting less
     shortest: float | None = None  # from a look at the files to a commit of windows
     written: float = 0.0  # bytes a second, lately
 
@@ -50,8 +51,10 @@ class Pace:
         if size < _SMALL or seconds < self.batch.mean:
             self.batch.take(seconds)
         if size >= _SMALL:
-            rest = max(0.0, seconds - self.batch.mean)
-            self.byte_seconds = max(_FASTEST, _mixed(self.byte_seconds, rest / size))
+            # By their size: of a smaller batch, more is what batches take by themselves, or chance.
+            rest, known = max(0.0, seconds - self.batch.mean), _OLD * self.known
+            mean = (known * self.byte_seconds + rest) / (known + size)
+            self.byte_seconds, self.known = max(_FASTEST, mean), known + size
 
     def found(self, size: int, seconds: float) -> None:
         """Takes that so much was written within some time."""
@@ -66,6 +69,10 @@ class Pace:
     def takes(self, size: int) -> float:
         """Seconds that one of this size will hardly exceed."""
         return self.batch.high + size * self.byte_seconds
+
+    def least(self, size: float) -> float:
+        """Seconds that the shortest batch will hardly exceed, where so many bytes wait for it."""
+        return self.batch.high + min(size * self.byte_seconds, _ALONG * self.batch.mean)
 
     def fade(self) -> None:
         """Takes that one was not dared: what is known becomes less, or none might be ever again."""

@@ -36,9 +36,7 @@ class SparkMerge:
             read = read.plus(each[1])
         again = tuple(f"p0.k{i}" for i in range(len(part.groups)))
         rows = pa.concat_tables(tables, promote_options="default")
-        return merged_rows(
-            part.of.shape.answered, replace(part, groups=again, where=()), rows
-        ), read
+        return merged_rows(replace(part, groups=again, where=()), rows), read
 
 
 def _tasks(part: Part, most: int) -> list[Part]:
@@ -64,7 +62,7 @@ def _merge(parts: Iterable[Part]) -> Iterator[_Merged | MuntinError]:
         try:
             keeping = Keeping(part.of.panes.folder)
             rows, read = keeping.rows(part.of, part.start, part.end, part.keys)
-            yield encode(merged_rows(part.of.shape.answered, part, rows)), read
+            yield encode(merged_rows(part, rows)), read
         except MuntinError as error:
             yield error
 

@@ -375,18 +375,23 @@ def _document(saved: Saved) -> Document:
 
 def _past(past: Past) -> Document:
     bounds = past.pane, past.began, past.settled, past.until, past.grids
-    more = {"jobs": dict(past.jobs), "runs": dict(past.runs), "open": dict(past.open)}
+    more = {"jobs": dict(past.jobs), "runs": past.runs, "open": dict(past.open)}
     return {"bounds": bounds, **more}
 
 
 def _past_of(told: Document) -> Past:
-    def runs(rows: Mapping[str, Sequence[Any]]) -> dict[str, Runs]:
-        return {name: tuple((a, b, c, d) for a, b, c, d in row) for name, row in rows.items()}
+    def runs(rows: Sequence[Any]) -> Runs:
+        return tuple((lower, upper, state, what) for lower, upper, state, what in rows)
 
     pane, began, settled, until, grids = told["bounds"]
     jobs = {title: Asked(*row) for title, row in told["jobs"].items()}
-    sizes = tuple((pane, upto) for pane, upto in grids)
-    return Past(pane, began, settled, until, sizes, jobs, runs(told["runs"]), runs(told["open"]))
+    sizes = tuple((size, upto) for size, upto in grids)
+    known = {
+        source: {number: runs(part) for number, part in parts.items()}
+        for source, parts in told["runs"].items()
+    }
+    still_open = {source: runs(rows) for source, rows in told["open"].items()}
+    return Past(pane, began, settled, until, sizes, jobs, known, still_open)
 
 
 def _measured(timing: Timing) -> tuple[int, float, int, int | None]:

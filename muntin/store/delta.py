@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -25,7 +25,7 @@ from deltalake import (
     Transaction,
     WriterProperties,
 )
-from deltalake.exceptions import CommitFailedError
+from deltalake.exceptions import CommitFailedError, DeltaError
 from deltalake.fs import DeltaStorageHandler
 from deltalake.transaction import AddAction
 from pyarrow import dataset, fs
@@ -121,13 +121,17 @@ def create(place: Storage, schema: pa.Schema, settings: Mapping[str, str]) -> No
     with explained(place, "created"):
         is_here, every = isinstance(place, LocalFolder), {**_SETTINGS, **settings}
         if not is_here or not entries.create(Path(place.where()), schema, every):
-            DeltaTable.create(
-                place.where(),
-                schema,
-                configuration=_SETTINGS,
-                storage_options=place.options(),
-                post_commithook_properties=_NO_MORE,
-            )
+            try:
+                DeltaTable.create(
+                    place.where(),
+                    schema,
+                    configuration=_SETTINGS,
+                    storage_options=place.options(),
+                    post_commithook_properties=_NO_MORE,
+                )
+            except DeltaError:  # perhaps by itself: a storage has lost its answer
+                if is_here or not exists(place):
+                    raise
             settle(place, settings)  # of which creating takes none that are not Delta's
 
 
@@ -152,9 +156,21 @@ def settle(place: Storage, settings: Mapping[str, str]) -> None:
 
 def widen(place: Storage, columns: Iterable[pa.Field]) -> None:
     """Adds columns to a table."""
+    wanted = pa.schema(columns)
     with explained(place, "changed"):
-        fields = Schema.from_arrow(pa.schema(columns)).fields
-        _opened(place).alter.add_columns(fields, post_commithook_properties=_NO_MORE)
+        for left in reversed(range(_ATTEMPTS)):
+            table = _opened(place)
+            known = {field.name for field in table.schema().fields}
+            new = pa.schema(field for field in wanted if field.name not in known)
+            if not new:
+                return
+            try:
+                fields = Schema.from_arrow(new).fields
+                table.alter.add_columns(fields, post_commithook_properties=_NO_MORE)
+                return
+            except CommitFailedError:  # as above
+                if not left:
+                    raise
 
 
 def write_file(
@@ -193,21 +209,29 @@ def add_files(
                 return version + 1
         if not exists(place):
             return None
-        table = _opened(place)
-        last = table.transaction_version(writer)
-        if last is None or last < batch:
+        for left in reversed(range(_ATTEMPTS)):
+            table = _opened(place)
+            last = table.transaction_version(writer)
+            if last is not None and last >= batch:
+                break
             if not are_there:
                 return None
-            table.create_write_transaction(
-                [_added(place, name) for name in names],
-                "append",
-                table.schema(),
-                commit_properties=_by(writer, batch),
-                post_commithook_properties=_NO_MORE,
-            )
+            try:
+                table.create_write_transaction(
+                    [_added(place, name) for name in names],
+                    "append",
+                    table.schema(),
+                    commit_properties=_by(writer, batch),
+                    post_commithook_properties=_NO_MORE,
+                )
+            except CommitFailedError:  # perhaps by itself: a storage has lost its answer
+                if not left:
+                    raise
+                continue
             table.update_incremental()
             if table.version() % ENTRIES_PER_SUMMARY == 0:
                 table.create_checkpoint()
+            break
         return table.version()
 
 
@@ -326,9 +350,9 @@ def compact(place: Storage) -> None:
     """Merges small files into larger ones once they are many. Readers find the same rows.
 
     The order of rows may change. Files go when they have not been part of the table for a while,
-    and when what is in their place is on disk.
+    and when what is in their place is on disk. What is overtaken is left to the next time.
     """
-    with explained(place, "compacted"):
+    with explained(place, "compacted"), suppress(CommitFailedError):
         table = _opened(place)
         path = place.path() if isinstance(place, LocalFolder) else None
         before = -1 if path is None else log.version(path)

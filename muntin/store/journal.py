@@ -37,6 +37,7 @@ from muntin.store.results import Results
 from muntin.store.storage import Place, storage_of
 
 SAVES_PER_REWRITE = 64
+_WORTH_MOVING = 8 << 20  # bytes of blocks, whose panes are looked for those that have settled
 _PATIENCE = 50  # times that a table finds no room to be tidied
 
 
@@ -67,6 +68,7 @@ class Journal:
         self._results = Results(state)
         self._collection = collection
         self._saves = 0  # since files were begun anew
+        self._unmoved = 0  # bytes of blocks that were saved since panes were last kept
         self._untidy: dict[str, None] = {}  # jobs whose tables may have many small files
         self._tidying = Measure(0.1)  # seconds that a table takes
         self._put_off = 0  # times that there was no room for it
@@ -198,8 +200,10 @@ class Journal:
         whole = whole or (anew and self._checkpoint.is_loose)
         new = self._all_blocks(catalog) if whole else emission.to_save
         unsynced, tables = self._results.unsynced()
-        if whole:
+        self._unmoved += emission.to_save.size
+        if whole or self._unmoved >= _WORTH_MOVING:
             unsynced = [*unsynced, *self._keep_panes(catalog, emission.to_save)]
+            self._unmoved = 0
         now = catalog.in_force
         saved = Saved(
             batch, self.progress, self.positions, now, new.blocks, new.files, files, tables,
@@ -215,7 +219,7 @@ class Journal:
         if gone:
             raise StateError(f"results of job '{gone[0]}': their table was taken away while it ran")
         self.batch = batch
-        self._untidy |= dict.fromkeys(self._prepared) if anew else {}
+        self._untidy |= {job: None for job in self._prepared if anew}
         return emission
 
     def _keep_panes(self, catalog: Catalog, new: ToSave) -> list[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -217,8 +217,9 @@ class Results:
             if added is not None:
                 self._newest[job] = _Newest(added, writer, batch)
                 self._unsynced.setdefault(job, [])
-                self._entries[job] = self._entries.get(job, 0) + 1
-                if self._entries[job] >= _MOST_ENTRIES:
+                if isinstance(place, LocalFolder):  # elsewhere it is done with the entry
+                    self._entries[job] = self._entries.get(job, 0) + 1
+                if self._entries.get(job, 0) >= _MOST_ENTRIES:
                     self.sum_up(job)
             return added is not None
 
@@ -230,10 +231,13 @@ class Results:
         return [job for job, count in self._entries.items() if count >= delta.ENTRIES_PER_SUMMARY]
 
     def sum_up(self, job: str) -> None:
-        """Has a table opened as fast as one with few entries, which takes longer than an entry."""
+        """Has a table opened as fast as one with few entries, which takes longer than an entry.
+
+        Where that fails nothing is lost, and it is tried again after some more entries.
+        """
         self._entries[job] = 0
         place = self._folder.within(job)
-        with _explained(job):
+        with suppress(StateError):
             if delta.exists(place):
                 delta.sum_up(place)
                 self._unsynced.setdefault(job, [])

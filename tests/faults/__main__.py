@@ -27,6 +27,7 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=random.randrange(1 << 30))
     parser.add_argument("--faults", type=int, default=200)
     parser.add_argument("--each", type=int, default=25, help="faults of a trial")
+    parser.add_argument("--first", type=int, default=0, help="the trial of the seed to begin with")
     parser.add_argument("--only", action="append", choices=FAULTS, help="a kind of fault")
     parser.add_argument("--agents", type=int, default=2)
     parser.add_argument("--on", action="append", choices=PLACES, help="where to run")
@@ -40,7 +41,8 @@ def main() -> int:
         if place in (given.on or PLACES)
     ]
     kinds = given.only or list(FAULTS)
-    outcomes = list(trials(folder, given.seed, given.faults, given.each, settings, kinds))
+    found = trials(folder, given.seed, given.faults, given.each, settings, kinds, given.first)
+    outcomes = list(found)
     print(table(outcomes))
     bad = [outcome.seed for outcome in outcomes if not outcome.is_good]
     print(f"trials that failed: {', '.join(bad) or 'none'}; seed {given.seed}")

@@ -54,12 +54,13 @@ def trials(
     each: int,
     settings: Sequence[Setting],
     kinds: Sequence[str],
+    first: int = 0,
 ) -> Iterator[Outcome]:
     """Trials of `each` faults, until there were so many; folders of those that failed stay.
 
-    They are in one setting after the other.
+    They are in one setting after the other, from the `first` trial of this seed on.
     """
-    done = number = 0
+    done, number = 0, first
     while done < faults:
         name = f"{seed}-{number}"
         place = replace(settings[number % len(settings)], folder=folder / name)

@@ -75,6 +75,13 @@ def test_what_is_late_for_its_second_is_not_late_for_a_window_that_ends_later() 
     assert (cell.wanted(11), cell.wanted(12)) == ({1}, {1, 2})
 
 
+def test_what_is_late_for_its_second_has_to_be_where_its_server_is_whole() -> None:
+    truth = {"a": defaultdict(Cell, {10: Cell({1, 2}, late={2: 11_500}), 11: Cell({3})})}
+    (told,) = deviations(window({("a", 10): [1], ("a", 11): [3]}), truth)
+    assert told == "a lacks records of 1 seconds, 0 named: 10: 2"
+    assert list(deviations(window({("a", 10): [1]}, {"a": 1}, (1, 0)), truth)) == []
+
+
 def test_what_is_named_in_vain_is_counted() -> None:
     assert in_vain(window(WHOLE | {("a", 10): [1]}, {"a": 2, "b": 1}), TRUTH) == 2
 

@@ -167,12 +167,15 @@ def deviations(window: Window, truth: Truth) -> Iterator[str]:
 
 def lacking_of(window: Window, truth: Truth) -> dict[str, dict[int, list[int]]]:
     """By server and second, what has to be in a window that is complete, and is not."""
-    found = _cells(window)
+    found, named = _cells(window), window.named
     lacking: dict[str, dict[int, list[int]]] = {}
     for server, cells in truth.items():
         for second in range(window.start, window.end):
             there = {n for row in found.get((server, second), ()) for n in row["numbers"]}
-            if missing := cells.get(second, _NOTHING).wanted(window.end) - there:
+            # A server of which all is there has come to the window's end, and all of it was read.
+            # Of another one nobody knows what comes that its slack does not allow for any more.
+            end = second + 1 if named[server] else window.end
+            if missing := cells.get(second, _NOTHING).wanted(end) - there:
                 lacking.setdefault(server, {})[second] = sorted(missing)
     return lacking
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import random
 import zlib
 from pathlib import Path
 
@@ -80,6 +81,20 @@ def test_a_copy_holds_what_was_read(tmp_path: Path, position: int, pack: type[by
     ]:
         copy.write_bytes(pack(text))
         assert text_holds(copy, known(log, position)) == same
+
+
+@pytest.mark.parametrize("cut", [9, 60, 200])
+def test_a_damaged_copy_that_ends_before_what_was_read_holds_it(tmp_path: Path, cut: int) -> None:
+    """Seed 17-3 of `make faults`: such a copy was taken for a new log, and read once more."""
+    log, copy = tmp_path / "a.log", tmp_path / "a.log.1.gz"
+    chance = random.Random(1)
+    text = TEXT[:256] + b"".join(b"%d\n" % chance.getrandbits(60) for _ in range(300))
+    log.write_bytes(text)
+    packed = gzip.compress(text)
+    copy.write_bytes(packed[:-cut])
+    assert text_holds(copy, known(log, len(text)))
+    copy.write_bytes(gzip.compress(b"other" + text)[:-cut])
+    assert not text_holds(copy, known(log, len(text)))
 
 
 @pytest.mark.parametrize("pack", [bytes, gzip.compress])

@@ -45,7 +45,7 @@ def test_scores_are_those_of_windows_over_the_same_panes(
         past.note(upto * PANE, end * PANE, runs_of(board, WINDOWS, PANE, start, end))
     start = data.draw(st.integers(0, 40))
     end = data.draw(st.integers(start + 1, 41))
-    mine = past.board(PANE).score(start, end, Reason.COMPLETE)
+    mine = past.board(PANE, start * PANE, end * PANE).score(start, end, Reason.COMPLETE)
     window = board.score(start, end, Reason.COMPLETE)
     assert (mine.area, mine.time, mine.space) == (window.area, window.time, window.space)
     assert {(m.source, m.panes) for m in mine.missing} == {
@@ -63,15 +63,25 @@ def test_what_came_too_late_for_every_window_is_missing() -> None:
 
 
 def test_neighbours_that_are_alike_are_one_run() -> None:
-    one, two = {"a": ((0, 5, 0, ""),)}, {"a": ((5, 9, 0, ""), (9, 12, 4, ""))}
-    assert joined([one, two]) == {"a": ((0, 9, 0, ""), (9, 12, 4, ""))}
+    one, two = ((0, 5, 0, ""),), ((5, 9, 0, ""), (9, 12, 4, ""))
+    assert joined([one, two]) == ((0, 9, 0, ""), (9, 12, 4, ""))
+
+
+def test_runs_that_are_final_are_not_touched_again() -> None:
+    past = Past(1, 0, 0, 0)
+    for at in range(200):
+        past.note(at + 1, at + 1, {"a": ((at, at + 1, at % 2 * 4, ""),)})
+    assert [len(runs) for runs in past.runs["a"].values()] == [64, 64, 64, 8]
+    assert past.board(1, 0, 200).score(0, 200, Reason.COMPLETE).area == 0.5
+    past.forget(100)
+    assert list(past.runs["a"]) == [1, 2, 3]
 
 
 def test_panes_of_a_job_that_was_not_there_are_not_whole() -> None:
     past = Past(PANE, 0, 0, 0)
     past.note(5 * PANE, 5 * PANE, {"a": ((0, 5 * PANE, 0, ""),)})
     past.skip(8 * PANE)
-    assert past.board(PANE).score(4, 8, Reason.COMPLETE).area == 0.25
+    assert past.board(PANE, 0, 8 * PANE).score(4, 8, Reason.COMPLETE).area == 0.25
 
 
 def test_panes_of_another_size_are_remembered() -> None:

@@ -44,12 +44,30 @@ def test_there_is_always_something_to_read() -> None:
     assert fast.most(0.0, more=1e-7) < MB
 
 
+def test_the_shortest_batch_reads_what_waits_or_for_as_long_as_it_takes_itself() -> None:
+    pace = Pace(Measure(0.1, 0.05), byte_seconds=1e-8)
+    assert pace.least(0) == pytest.approx(0.2)
+    assert pace.least(5_000_000) == pytest.approx(0.25)
+    assert pace.least(500_000_000) == pytest.approx(0.3)
+
+
 def test_batches_that_are_all_large_tell_what_one_costs_at_most() -> None:
     pace = Pace()
     for _ in range(40):
         pace.read(10 * MB, 0.12)
     assert pace.batch.mean == pytest.approx(0.12, rel=0.01)
     assert pace.takes(10 * MB) < 0.14
+
+
+def test_a_small_batch_that_took_long_by_chance_says_little_of_bytes() -> None:
+    pace = Pace(Measure(0.1))
+    for _ in range(40):
+        pace.read(50 * MB, 0.6)
+    before = pace.byte_seconds
+    pace.read(MB, 0.6)
+    assert pace.byte_seconds < 1.3 * before
+    pace.read(50 * MB, 1.1)
+    assert pace.byte_seconds > 1.3 * before
 
 
 def test_how_much_is_written_is_what_was_found_lately() -> None:

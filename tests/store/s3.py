@@ -161,7 +161,20 @@ def shaky(to: int, seed: int, fails: float, slow: float) -> Iterator[int]:
 
     Of its requests some fail, or are made and their answers lost, and some are slow.
     """
-    command = [sys.executable, "-m", "tests.store.s3", str(to), str(seed), str(fails), str(slow)]
+    with _apart(str(to), str(seed), str(fails), str(slow), "") as port:
+        yield port
+
+
+@contextmanager
+def losing(to: int, within: str) -> Iterator[int]:
+    """The same, of a proxy that loses the first answer to each put of an object so called."""
+    with _apart(str(to), "1", "0", "0", within) as port:
+        yield port
+
+
+@contextmanager
+def _apart(*words: str) -> Iterator[int]:
+    command = [sys.executable, "-m", "tests.store.s3", *words]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
     try:
         assert process.stdout is not None
@@ -174,14 +187,18 @@ def shaky(to: int, seed: int, fails: float, slow: float) -> Iterator[int]:
 
 
 def _main() -> None:
-    to, seed, fails, slow = sys.argv[1:]
+    to, seed, fails, slow, within = sys.argv[1:]
     chance, proxy = random.Random(int(seed)), Proxy(int(to))
+    lost: set[str] = set()
 
     def fault(method: str, path: str) -> int | float | str | None:
+        if within and method == "PUT" and within in path and path not in lost:
+            lost.add(path)
+            return Proxy.LOST
         roll = chance.random()
         if roll < float(fails):
             return (500, 503, Proxy.LOST)[chance.randrange(3)]
-        return float(slow) if roll > 0.9 else None
+        return float(slow) if float(slow) and roll > 0.9 else None
 
     proxy.fault = fault
     print(proxy.port, flush=True)

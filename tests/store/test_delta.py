@@ -13,7 +13,8 @@ from deltalake import DeltaTable
 from muntin.errors import StateError
 from muntin.store import delta
 from muntin.store.results import Results
-from muntin.store.storage import LocalFolder
+from muntin.store.storage import LocalFolder, storage_of
+from tests.store.s3 import Proxy, losing
 from tests.store.test_results import publish, rows
 
 
@@ -98,3 +99,19 @@ def test_large_files_are_not_written_again_and_again(
         publish(store, "s", batch, rows(range(batch, batch + 1), 1))
         delta.compact(LocalFolder(path))
         assert merged in DeltaTable(path).file_uris()
+
+
+def test_answers_that_are_lost_end_nothing_and_repeat_nothing(
+    s3: tuple[str, Proxy], s3_port: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Seed 17-7 of `make faults`: who found its own entry in the log gave up."""
+    with losing(s3_port, "_delta_log") as port:
+        monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://127.0.0.1:{port}")
+        store = Results(s3[0])
+        for batch in range(3):
+            publish(store, "s", batch, rows(range(batch, batch + 1), 3))
+        place = storage_of(s3[0]).within("results/top")
+        delta.widen(place, [pa.field("more", pa.int64())])
+        delta.compact(place)
+        assert store.read("top").num_rows == 9
+        assert "more" in delta.snapshot(place).schema.names

@@ -20,6 +20,8 @@ def table(tmp_path: Path) -> Path:
     store = Results(tmp_path)
     for batch in range(18):
         publish(store, "s", batch, rows(range(batch, batch + 1), 3))
+        if batch == 14:
+            store.sum_up("top")
     return tmp_path / "results" / "top"
 
 
