@@ -48,7 +48,8 @@ def measured(folder: Path, executors: int) -> dict[str, Any]:
     context = start_context(f"local-cluster[{executors},1,1024]")
     state = folder / f"state-{executors}"
     settings = Settings(state, follow=False, batch_bytes=BATCH_BYTES)
-    took, last = [], time.perf_counter()
+    took: list[float] = []
+    last = time.perf_counter()
     for _ in SparkRun(program, context, settings).turns():
         took.append(time.perf_counter() - last)
         last = time.perf_counter()

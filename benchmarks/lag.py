@@ -105,9 +105,8 @@ class Window:
 def windows_of(left: Departing, at: float) -> Iterator[Window]:
     for kind, c2 in left.scores.items():
         end = left.bounds(kind)[1] / 1e6
-        emitted = left.at if left.at is not None else at
         if c2.reason is not Reason.OPEN:
-            yield Window(end, at - end, emitted - end, c2.area)
+            yield Window(end, at - end, left.at - end, c2.area)
 
 
 def measure(folder: Path, rate: int, jobs: int, seconds: float, trace: bool) -> dict[str, Any]:

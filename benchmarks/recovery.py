@@ -44,6 +44,7 @@ def main() -> None:
     parser.add_argument("--bound", type=float, default=10.0)
     parser.add_argument("--kills", type=int, default=3)
     given = parser.parse_args()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # which ends the cluster, too
     print(f"bound {given.bound:g} s; seconds from the kill (of these, after it was noticed)\n")
     print("| keys | blocks, MB | estimated, s | " + "recovered | " * given.kills)
     print("|---" * (3 + given.kills) + "|")

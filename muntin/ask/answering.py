@@ -259,8 +259,11 @@ def _finished(wanted: Wanted, part: Part, block: pa.Table) -> tuple[pa.Table, li
     """A merged block as the rows of one window, which is the range."""
     job, span = part.of.job, part.end - part.start
     spec = WindowSpec(span, span, part.start % span, part.unit)
-    pane = pa.array([part.start // part.unit] * len(block), pa.int64())
-    nothing, shared = pa.nulls(len(block), pa.int64()), pa.array([0] * len(block), pa.int32())
+    pane = pa.repeat(pa.scalar(part.start // part.unit, pa.int64()), len(block))
+    nothing, shared = (
+        pa.nulls(len(block), pa.int64()),
+        pa.repeat(pa.scalar(0, pa.int32()), len(block)),
+    )
     columns = {"pane": pane, "spec": shared, "not_before": nothing}
     for number, (name, values) in enumerate(columns.items()):
         block = block.add_column(number, name, values)

@@ -242,7 +242,7 @@ class _Grouped:
         self._reader = reader
         self._select = select
         self._table = table
-        self._groups: dict[tuple[str, ...], str] = {}  # words of groups, and their SQL over keys
+        self._groups: dict[tuple[str, ...], str] = {}  # SQL over keys, by what tells it apart
         self._outputs: dict[str, Output] = {}
         self._aliases = {
             item.alias.lower(): item.this
@@ -328,8 +328,8 @@ class _Grouped:
             words = self._reader.script.words(node)
             what = f"GROUP BY can have keys only, and {words} is not made of them"
             raise self._reader.refuse(node, self._table, what)
-        said = tokens(self._reader.script.words(node))
-        self._groups.setdefault(said, self._reader.over_keys(node, self._table))
+        sql = self._reader.over_keys(node, self._table)
+        self._groups.setdefault(tokens(sql), sql)
 
     def _item(self, item: exp.Expr) -> None:
         """An item of the list; one without a name keeps that which it would have."""
@@ -358,10 +358,11 @@ class _Grouped:
         place = span(node)
         if is_query(node):
             return
-        words = tokens(self._reader.script.words(node)) if place is not None else ()
-        if words in self._groups and place is not None:
-            self._reader.edits[place] = f"__g{list(self._groups).index(words)}"
-            return
+        if place is not None and self._reader.of_keys(node, self._table):
+            sql = tokens(self._reader.over_keys(node, self._table))
+            if sql in self._groups:
+                self._reader.edits[place] = f"__g{list(self._groups).index(sql)}"
+                return
         if is_aggregate(node) and not is_windowed(node) and place is not None:
             self._reader.edits[place] = self._aggregate(node)
             return

@@ -328,9 +328,9 @@ class _Course:
             marks = np.repeat(marks, touched) if marks is not None else None
         counted = _count(numbers, panes, _not_before(panes, marks, size), times)
         sources = [segment.source for segment in places.segments]
-        for (number, pane, not_before), (records, reached) in counted.items():
-            tally = Tally(sources[number], axis, size, pane, not_before, records, 0, reached)
-            yield number, tally
+        for number, pane, mark, records, reached in zip(*counted, strict=True):
+            not_before = None if mark == _NONE else mark
+            yield number, Tally(sources[number], axis, size, pane, not_before, records, 0, reached)
         for number, bad_times in self.bad_times.items():
             bad_panes, counts = np.unique(bad_times // size, return_counts=True)
             for pane, count in zip(bad_panes.tolist(), counts.tolist(), strict=True):
@@ -525,10 +525,10 @@ def _not_before(panes: Positions, marks: Positions | None, size: int) -> Positio
 
 def _count(
     segments: Positions, panes: Positions, not_before: Positions | None, times: Positions
-) -> dict[tuple[int, int, int | None], tuple[int, int]]:
-    """Records and largest stream time of each (segment, pane, not_before)."""
+) -> list[list[int]]:
+    """Segments, panes and marks that there are, with records and largest stream time of each."""
     if not len(panes):
-        return {}
+        return [[]] * 5
     # Logs are nearly in order, so runs of equal pairs are long and few.
     changed = (panes[1:] != panes[:-1]) | (segments[1:] != segments[:-1])
     if not_before is not None:
@@ -537,10 +537,9 @@ def _count(
     sizes = np.diff(np.append(starts, len(panes)))
     tops = np.maximum.reduceat(times, starts)
     marks = np.full(len(starts), _NONE) if not_before is None else not_before[starts]
-    counted: dict[tuple[int, int, int | None], tuple[int, int]] = {}
-    runs = (array.tolist() for array in (segments[starts], panes[starts], marks, sizes, tops))
-    for segment, pane, mark, size, top in zip(*runs, strict=True):
-        key = (segment, pane, None if mark == _NONE else mark)
-        records, reached = counted.get(key, (0, top))
-        counted[key] = (records + size, max(reached, top))
-    return counted
+    keys = np.stack([segments[starts], panes[starts], marks])
+    order = np.lexsort(keys[::-1])
+    keys = keys[:, order]
+    first = np.flatnonzero(np.r_[True, (keys[:, 1:] != keys[:, :-1]).any(axis=0)])
+    records, reached = np.add.reduceat(sizes[order], first), np.maximum.reduceat(tops[order], first)
+    return [array.tolist() for array in (*keys[:, first], records, reached)]

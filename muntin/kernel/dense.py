@@ -30,6 +30,8 @@ Array = NDArray[Any]  # of whole or of real numbers
 _CELLS_AT_ONCE = 4_000_000  # of one matrix; bounds memory, not answers
 _SPARSEST = 64  # cells of the matrix for each row of the block, at most
 _SPARSEST_TOP = 512  # the same where few rows of the matrix are taken out of it
+_STRETCHES = 64  # of a window, by which it is told what its first rows may be
+_ROUNDED = 1e-9  # of a sum, more than what its rounding errors come to
 _WHOLE = ("BIGINT", "INTEGER", "SMALLINT", "TINYINT", "DECIMAL(38,0)", "TIMESTAMP")
 _REAL = ("DOUBLE", "FLOAT")
 
@@ -45,6 +47,11 @@ class _Numbers:
     cell: Cell
     values: Array
     there: Ints | None  # None if it is null nowhere
+
+    def at(self, rows: Ints) -> _Numbers:
+        """The same of some rows."""
+        there = None if self.there is None else self.there[rows]
+        return _Numbers(self.cell, self.values[rows], there)
 
     @property
     def identity(self) -> int | float:
@@ -101,7 +108,14 @@ def dense_windows(
         raise NotDenseError
     numbers = [_numbers(blocks, cell) for cell in cells_of(shape)]
     codes, rows = _row_codes(blocks, row_names(shape))
-    panes, at = np.unique(blocks.column("pane").to_numpy(), return_inverse=True)
+    pane = blocks.column("pane").to_numpy()
+    if top is not None:
+        kept = _candidates(top, numbers, codes, rows.num_rows, pane, spec, ends)
+        if kept is not None:
+            pane, numbers = pane[kept], [number.at(kept) for number in numbers]
+            chosen, codes = np.unique(codes[kept], return_inverse=True)
+            rows = rows.take(pa.array(chosen))
+    panes, at = np.unique(pane, return_inverse=True)
     sparsest = _SPARSEST if top is None else _SPARSEST_TOP
     if len(rows) * len(panes) > sparsest * len(codes):
         raise NotDenseError
@@ -116,6 +130,56 @@ def dense_windows(
         matrix = _Matrix(grid, (len(panes), high - low), place, exact)
         result.add(low, matrix, inside, counts, first)
     return result.table(blocks.schema)
+
+
+def _candidates(
+    top: Top,
+    numbers: Sequence[_Numbers],
+    codes: Ints,
+    count: int,
+    panes: Ints,
+    spec: WindowSpec,
+    ends: Sequence[int],
+) -> Ints | None:
+    """The partials of keys that may be among the first of some window; None: of any key.
+
+    A sum of what is never negative grows with its window. So of windows that end next to each other
+    a key has at least what lies in all of them, and at most what lies in any; those whose most is
+    less than the least of as many others as are asked for are behind these. That is added up by
+    stretches of panes, which are few.
+    """
+    (of,) = (number for number in numbers if number.cell.name == top.cell)
+    size = spec.length // _STRETCHES
+    if not top.largest or of.cell.merge is not Merge.SUM or size < 2 or top.limit >= count:
+        return None
+    values = of.values.astype(np.float64)
+    first = int(panes.min()) // size
+    stretches = int(panes.max()) // size - first + 1
+    if stretches * count > _CELLS_AT_ONCE or (values < 0.0).any():
+        return None
+    place = (panes // size - first) * count + codes
+    cells = np.bincount(place, values, stretches * count).reshape(stretches, count)
+    sums = np.zeros((stretches + 1, count))
+    np.cumsum(cells, axis=0, out=sums[1:])
+    slack = float(sums[-1].max()) * _ROUNDED
+    last = np.asarray(ends, np.int64)
+    may_be = np.zeros(count, np.bool_)
+    for some in np.split(last, np.flatnonzero(np.diff(last // size)) + 1):
+        soonest, latest = int(some[0]), int(some[-1])
+        low, high = -(-(latest - spec.length) // size) - first, soonest // size - first
+        least = sums[_within(high, stretches)] - sums[_within(low, stretches)]
+        low, high = (soonest - spec.length) // size - first, -(-latest // size) - first
+        most = sums[_within(high, stretches)] - sums[_within(low, stretches)]
+        worst = np.partition(least, count - top.limit)[count - top.limit]
+        if worst <= slack:  # there may be fewer keys than are asked for
+            return None
+        may_be |= most >= worst - slack
+    kept: Ints = np.flatnonzero(may_be[codes])
+    return kept
+
+
+def _within(place: int, count: int) -> int:
+    return min(max(place, 0), count)
 
 
 class _Matrix:

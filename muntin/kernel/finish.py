@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import pairwise
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -36,21 +34,6 @@ def order(job: Job, rows: Sequence[pa.Table], previous: Previous = NOTHING_BEFOR
     A job that looks back is told of the results that were `previous` to these.
     """
     return kind_of(job.shape).order(job, rows, previous)
-
-
-def by_window(rows: pa.Table) -> Iterator[tuple[tuple[int, int], pa.Table]]:
-    """Rows of `finish`, window by window: which of the job's kinds, and the end.
-
-    Within a window they stay in order.
-    """
-    if not rows.num_rows:
-        return
-    which, ends = rows.column("win").to_numpy(), rows.column("w").to_numpy()
-    order = np.lexsort((which, ends))
-    which, ends, rows = which[order], ends[order], rows.take(pa.array(order))
-    changes = np.flatnonzero((ends[1:] != ends[:-1]) | (which[1:] != which[:-1])) + 1
-    for start, stop in pairwise([0, *changes.tolist(), len(ends)]):
-        yield (int(which[start]), int(ends[start])), rows.slice(start, stop - start)
 
 
 def completed(shape: str, made: Made, group: int = 0) -> Iterator[Complete[pa.Table]]:

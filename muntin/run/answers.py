@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import pyarrow as pa
@@ -38,7 +38,15 @@ from muntin.windows.spec import WindowSpec
 
 _SHED = word(State.SHED)
 Ends = list[list[int]]  # of due windows of one job, one list a kind
-_Known = dict[tuple[int, int, int, Sample | None], C2]  # by a score that is kept meanwhile
+
+
+@dataclass
+class _Known:
+    """What jobs with the same windows share."""
+
+    scores: dict[tuple[int, int, int, Sample | None], C2] = field(default_factory=dict)
+    """With records, by a score that is kept meanwhile."""
+    counts: dict[tuple[str, WindowSpec, int], Counts] = field(default_factory=dict)
 
 
 def still_leaving(jobs: Mapping[str, Job], failures: Failures, due: Due) -> Due:
@@ -64,7 +72,7 @@ def emission_of(
     left: list[Departing] = []
     notes: list[str] = []
     failures = agenda.progress.failures
-    known: _Known = {}
+    known = _Known()
     for name, rows in answer.rows.items():
         job = agenda.catalog.jobs[name]
         shown = {(which, end) for of, which, end in due.open if of == name}
@@ -130,35 +138,46 @@ def _windows(
     scores: Scores,
     known: _Known,
 ) -> Departing:
-    kinds: list[Kind] = [(which, end) for which, kind in enumerate(ends) for end in kind]
-    mine = {(which, end): scores[job.name, which, end] for which, end in kinds}
-    counts, revisions = {}, {}
-    for (which, end), c2 in list(mine.items()):
-        spec = job.windows[which]
-        read = _counts(agenda.progress, job, spec, end, c2)
-        failed = agenda.progress.failures.records(job, which, end, c2)
-        failed += met.failed.get((which, end), 0)
-        # Of a key that failed its values count, of which a record may have given several.
-        counts[which, end] = replace(read, failed=min(failed, read.read))
-        revisions[which, end] = agenda.departures.revision(job, spec, end)
-        if agenda.catalog.stream.job is None:  # rows of results are of all sources together
-            # Jobs that share a score share what is told with it.
-            asked = id(c2), spec.start(end), end, job.shape.sample
-            if asked not in known:
-                known[asked] = _counted(agenda.progress, job, spec, end, c2)
-            mine[which, end] = known[asked]
+    mine: dict[Kind, C2] = {}
+    counts: dict[Kind, Counts] = {}
+    revisions: dict[Kind, int] = {}
+    failures, name, sample = agenda.progress.failures, job.name, job.shape.sample
+    has_failed = name in failures.dropped or bool(met.failed)
+    for which, (spec, kind) in enumerate(zip(job.windows, ends, strict=False)):
+        revision = agenda.departures.revisions(job, spec)
+        for end in kind:
+            c2 = scores[name, which, end]
+            read = _counts(agenda.progress, job, spec, end, c2, known)
+            if has_failed:
+                failed = failures.records(job, which, end, c2) + met.failed.get((which, end), 0)
+                # Of a key that failed its values count, of which a record may have given several.
+                read = replace(read, failed=min(failed, read.read))
+            counts[which, end] = read
+            revisions[which, end] = revision(end)
+            if agenda.catalog.stream.job is None:  # rows of results are of all sources together
+                # Jobs that share a score share what is told with it.
+                asked = id(c2), spec.start(end), end, sample
+                told = known.scores.get(asked)
+                if told is None:
+                    told = known.scores[asked] = _counted(agenda.progress, job, spec, end, c2)
+                c2 = told
+            mine[which, end] = c2
     if isinstance(rows, pa.Table):
         return JobWindows(job, rows, counts, mine, revisions)
     return WaitingWindows(job, rows, counts, mine, revisions)
 
 
-def _counts(progress: Progress, job: Job, spec: WindowSpec, end: int, c2: C2) -> Counts:
+def _counts(
+    progress: Progress, job: Job, spec: WindowSpec, end: int, c2: C2, known: _Known
+) -> Counts:
     """Records read, bad and late of what a window is made of."""
     ledger, axis = progress.ledger, job.shape.axis.column
     if _is_part(job, c2):
         counts = ledger.counts_of(axis, spec, end, c2.names, _inside(job, c2))
+    elif (found := known.counts.get((axis, spec, end))) is not None:
+        counts = found
     else:
-        counts = ledger.counts(axis, spec, end)
+        counts = known.counts[axis, spec, end] = ledger.counts(axis, spec, end)
     return counts if job.shape.revise_us is None else replace(counts, late=0)
 
 
@@ -211,15 +230,16 @@ def note_timing(
     for windows in emission.windows:
         timing = progress.timings.setdefault(windows.job.unversioned, Timing())
         timing.computing += computed.pop(windows.job.name, 0.0)
-        within = windows.job.bounds.within_us
+        job, within = windows.job, windows.job.bounds.within_us
         for kind, c2 in windows.scores.items():
             if c2.reason is Reason.OPEN or (
-                windows.revisions.get(kind) and agenda.departures.is_again(windows.job, *kind)
+                windows.revisions.get(kind) and agenda.departures.is_again(job, *kind)
             ):
                 continue
-            end = windows.bounds(kind)[1]
-            lived = windows.job.shape.axis.is_time and end + (within or 0) > times.started_us
-            lag = int(now * 1e6) - end if lived and times.follow else None
+            lag = None
+            if times.follow and job.shape.axis.is_time:
+                end = windows.bounds(kind)[1]
+                lag = int(now * 1e6) - end if end + (within or 0) > times.started_us else None
             if c2.reason is Reason.SHED:
                 timing.shed += 1
                 lag = None

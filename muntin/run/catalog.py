@@ -104,6 +104,11 @@ class Catalog:
         return frozenset(job.title for job in self.jobs.values())
 
     @cached_property
+    def looked_at(self) -> frozenset[str]:
+        """The jobs whose newest results others use, by their titles."""
+        return frozenset(name for job in self.jobs.values() for name in job.latest)
+
+    @cached_property
     def by_shape(self) -> dict[str, tuple[Job, ...]]:
         """The jobs of each shape, by its id."""
         families: dict[str, list[Job]] = {}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import reduce
 
@@ -105,14 +105,19 @@ class Departures:
         ends = (end for kind in kinds for end, left in kind if left.reason not in _WHOLE)
         return tuple(sorted({*ends}))
 
-    def revision(self, job: Job, spec: WindowSpec, end: int) -> int:
-        """How often a window has left before, or was shown."""
-        position = end * spec.pane
-        known = self.left(job, spec).get(position)
-        if known is not None:
-            again = job.bounds.revise_us is not None or job.bounds.changes
-            return known.revision if again else 0
-        return self._shown(job, spec).get(position, _UNSEEN).times
+    def revisions(self, job: Job, spec: WindowSpec) -> Callable[[int], int]:
+        """Tells how often a window of one kind has left before, or was shown."""
+        left, shown = self.left(job, spec), self._shown(job, spec)
+        again = job.bounds.revise_us is not None or job.bounds.changes
+
+        def revision(end: int) -> int:
+            position = end * spec.pane
+            known = left.get(position)
+            if known is not None:
+                return known.revision if again else 0
+            return shown.get(position, _UNSEEN).times
+
+        return revision
 
     def is_again(self, job: Job, which: int, end: int) -> bool:
         """Whether a window that leaves has left before, as more than was shown of it."""

@@ -70,7 +70,7 @@ class Agenda:
     left_out: Mapping[str, frozenset[str]] = field(default_factory=dict)
     """Of jobs that take some sources of finite input: the others."""
     _boards: dict[_Asked, Board] = field(default_factory=dict)
-    _scores: dict[tuple[_Asked, int, int], C2] = field(default_factory=dict)
+    _scores: dict[_Asked, dict[tuple[int, int], C2]] = field(default_factory=dict)
 
     @cached_property
     def horizons(self) -> dict[str, int | None]:
@@ -169,12 +169,16 @@ class Agenda:
 
     def _scored(self, job: Job, spec: WindowSpec, ends: Sequence[int]) -> dict[int, C2]:
         """The windows with their scores, if they leave because nothing more is awaited."""
+        if not ends:
+            return {}
         asked, scores = self._asked(job), {}
+        board, known = self.board(*asked), self._scores.setdefault(asked, {})
         for end in ends:
-            key = asked, spec.start(end), end
-            if key not in self._scores:
-                self._scores[key] = _score(self.board(*asked), spec.start(end), end)
-            scores[end] = self._scores[key]
+            start = spec.start(end)
+            c2 = known.get((start, end))
+            if c2 is None:
+                c2 = known[start, end] = _score(board, start, end)
+            scores[end] = c2
         return scores
 
     def _asked(self, job: Job) -> _Asked:

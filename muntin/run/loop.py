@@ -329,7 +329,7 @@ class Loop:
 
     def hear(self, job: str, rows: Callable[[], Iterable[pa.Table]]) -> None:
         """Takes results of any job, by its title, for queries that look at the newest."""
-        if any(job in each.latest for each in self.catalog.jobs.values()):
+        if job in self.catalog.looked_at:
             self._notes += self._tables.hear(self.catalog, job, rows())
 
     def _look_at_tables(self) -> None:
@@ -530,7 +530,8 @@ class Loop:
             self.progress.previous |= kept_of(emission)
             self.progress.windows += sum(len(left.final.counts) for left in emission.windows)
             self._chooser.merged(answer.costs)
-            self._retention.note(self.catalog, emitted, agenda)
+            ends = self._recipes.ends(self.catalog) if self.catalog.retained else {}
+            self._retention.note(self.catalog, emitted, agenda, ends)
             self._retention.forget(self.catalog, emitted, self.collection, agenda.at.now)
         now = agenda.at.now
         self._retention.forget_bounded(self.catalog, agenda.horizons, self.collection, now)

@@ -43,10 +43,7 @@ class Recipes:
         recipes = []
         for recipe in self._chooser.recipes(catalog):
             jobs = catalog.by_shape[recipe.shape.id]
-            emitted = self._departures.emitted(jobs)
-            stopped = [self._progress.failures.stopped_at(job.name) for job in jobs]
-            last = [self._succession.last(job) for job in jobs]
-            until = max(map(_sooner, stopped, last), key=lambda at: EVER if at is None else at)
+            emitted, until = self._departures.emitted(jobs), self._until(jobs)
             recipes.append(
                 replace(
                     recipe,
@@ -58,6 +55,17 @@ class Recipes:
                 )
             )
         return recipes
+
+    def ends(self, catalog: Catalog) -> dict[str, int]:
+        """Behind which positions nothing is computed, of shapes whose jobs stop there."""
+        untils = {id_: self._until(jobs) for id_, jobs in catalog.by_shape.items()}
+        return {id_: until for id_, until in untils.items() if until is not None}
+
+    def _until(self, jobs: Sequence[Job]) -> int | None:
+        """The position behind which none of some jobs needs a record; None: there is none."""
+        stopped = [self._progress.failures.stopped_at(job.name) for job in jobs]
+        last = [self._succession.last(job) for job in jobs]
+        return max(map(_sooner, stopped, last), key=lambda at: EVER if at is None else at)
 
     def left_out(self, catalog: Catalog, job: Job, names: Names) -> frozenset[str]:
         """The sources of finite input that a job does without, as FIDELITY OF TIME has others."""

@@ -40,8 +40,17 @@ class Retention:
                 self._progress.past[id_].skip(self._began[id_])
         self._watched = frozenset(catalog.retained)
 
-    def note(self, catalog: Catalog, emitted: Mapping[str, Emitted], agenda: Agenda) -> None:
-        """Notes what is known of panes that are kept for questions, before they are let go."""
+    def note(
+        self,
+        catalog: Catalog,
+        emitted: Mapping[str, Emitted],
+        agenda: Agenda,
+        ends: Mapping[str, int],
+    ) -> None:
+        """Notes what is known of panes that are kept for questions, before they are let go.
+
+        `ends` are positions behind which nothing is computed, of shapes that are about to go.
+        """
         past = self._progress.past
         for id_, jobs in catalog.retained.items():
             shape, board = catalog.shapes[id_], agenda.board_of(jobs[0])
@@ -57,7 +66,10 @@ class Retention:
             known = past[id_]
             known.regrid(shape.pane)
             reached = agenda.scoreboard.last(axis)
-            until = max(known.until, (reached // shape.pane + 1) * shape.pane)
+            until = (reached // shape.pane + 1) * shape.pane
+            if id_ in ends:
+                until = min(until, ends[id_] // shape.pane * shape.pane)
+            until = max(known.until, until)
             start, end = known.settled // shape.pane, -(-until // shape.pane)
             runs = runs_of(board, catalog.windows[id_], shape.pane, start, end)
             oldest = min(until, max(NEVER, self.oldest_pane(shape, emitted[id_]) * shape.pane))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from muntin.language.orders import Create, Ordered, Replace, Resume, Set
@@ -27,9 +27,15 @@ class Runs(Protocol):
 
 @dataclass
 class Steward:
-    """Checks and does what orders say; nothing is done if something cannot be."""
+    """Checks and does what orders say; nothing is done if something cannot be.
+
+    Where what a stream holds is lost halfway, others may have committed their part. So whoever has
+    the same text done again gives it to the same steward, which goes on behind these.
+    """
 
     runs: Runs
+    _text: Ordered | None = None  # what was done last, or is to be done again
+    _effects: dict[int, Effect] = field(default_factory=dict)  # by the number of an order in it
 
     def check(self, ordered: Ordered) -> None:
         """Raises why some order cannot be followed, as far as only what runs can tell."""
@@ -51,8 +57,12 @@ class Steward:
         by_stream: dict[str, list[int]] = {}
         for number, order in enumerate(ordered.orders):
             by_stream.setdefault(order.job.stream, []).append(number)
-        effects: dict[int, Effect] = {}
+        if ordered is not self._text:
+            self._text, self._effects = ordered, {}
+        effects = self._effects
         for stream, numbers in by_stream.items():
+            if numbers[0] in effects:
+                continue
             loop = self._loop_of(stream)
             if loop is None:
                 loop = self.runs.begin(ordered.program.streams[stream])

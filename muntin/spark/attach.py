@@ -27,6 +27,7 @@ from muntin.language.check import check
 from muntin.language.orders import Ordered
 from muntin.model.records import Column
 from muntin.model.streams import Format, Stream
+from muntin.run.derived import Readers
 from muntin.run.door import Door, Reply, Running
 from muntin.run.kept import Remembered, TakenUp, program_of, taken_up
 from muntin.run.loop import POLL_SECONDS, Clock, Loop, Rules
@@ -35,11 +36,13 @@ from muntin.run.steward import Steward
 from muntin.schedule.pace import Pace
 from muntin.spark.collection import SparkCollection
 from muntin.spark.frames import Frames
+from muntin.spark.newest import catch_up
 from muntin.spark.offsets import Offsets, offsets_in
 from muntin.spark.trouble import WAITS, explained, is_lost
 from muntin.store.checkpoint import Checkpoint, block_files
 from muntin.store.hold import StateHold
 from muntin.store.journal import Journal
+from muntin.store.results import Results
 from muntin.store.storage import Place, place_of, storage_of
 from muntin.windows.choice import Sharing
 
@@ -137,6 +140,7 @@ def attach(
                 before.collection.clear()
                 pace, started = before.pace, before.started
             loop = Loop(catalog, intake, collection, journal, rules, clock, pace, started)
+            catch_up(loop, Results(state))
             return loop, intake, offsets
 
         try:
@@ -301,6 +305,8 @@ class _Handler:
             _tell(self._loop.notes())
 
     def _hear(self, emission: Emission) -> None:
+        """Tells of results: queries that look at the newest, and whoever asks for them."""
+        Readers((), [self._loop]).hand_on(self._loop, emission)
         if self._control is not None:
             self._control.hear(emission)
 

@@ -24,7 +24,7 @@ from pyspark import RDD, SparkContext, StorageLevel
 from muntin.errors import MuntinError
 from muntin.kernel.block import Block, decode, encode
 from muntin.kernel.compute import Recipe
-from muntin.kernel.due import NOTHING_BEFORE, Due, Emitted, Previous, due_kinds
+from muntin.kernel.due import NOTHING_BEFORE, Due, Emitted, due_kinds
 from muntin.kernel.finish import order
 from muntin.kernel.kinds import kind_of
 from muntin.kernel.kinds.kind import Missed
@@ -58,7 +58,15 @@ from muntin.spark.master import is_alone, is_local
 from muntin.spark.moving import move
 from muntin.spark.placing import placed, require_read
 from muntin.spark.policies import Span, is_many, is_needed, joined
-from muntin.spark.rows import GatheredRows, Ordered, SortedRows, Waits, gathered, looked_at
+from muntin.spark.rows import (
+    GatheredRows,
+    Ordered,
+    SortedRows,
+    Waits,
+    gathered,
+    looked_at,
+    stretches_of,
+)
 from muntin.spark.telling import Make, Telling
 from muntin.store.blocks import BlockFiles
 from muntin.windows.shelf import Shelf
@@ -186,7 +194,7 @@ class SparkCollection:
         if save is not None:
             self._unsaved = ()
         rows_in = self._settle(answered, heads)
-        ordered, seconds = self._ordered(jobs, heads, rows_in, due.previous)
+        ordered, seconds = self._ordered(jobs, heads, rows_in, due)
         return _put_together(heads, ordered, seconds)
 
     def _settle(self, answered: Held, heads: Sequence[Head]) -> Held:
@@ -212,13 +220,13 @@ class SparkCollection:
         return self._stay(some, _as_they_are, cut=True)[0]
 
     def _ordered(
-        self, jobs: Jobs, heads: Sequence[Head], held: Held, previous: Mapping[str, Previous]
+        self, jobs: Jobs, heads: Sequence[Head], held: Held, due: Due
     ) -> tuple[dict[str, pa.Table | Waiting], dict[str, float]]:
         """Rows of jobs in order, or where they wait, and how long jobs took."""
         ordered: dict[str, pa.Table | Waiting] = {}
         seconds: dict[str, float] = {}
         waits = {name: Waits() for head in heads for name in head.waits}
-        meet: dict[str, Job] = {}
+        previous, meet = due.previous, dict[str, Job]()
         users = _Users(held, len(waits))
         names = {name: None for head in heads for name in (*head.rows, *head.waits)}
         for name in names:
@@ -234,8 +242,14 @@ class SparkCollection:
             seconds[name] = finishing + time.perf_counter() - started
         if meet:
             few = [element for name in meet for element in _sent(heads, name)]
+            stretches = {
+                name: stretches_of(job, due.ends.get(name, ()), _waiting(heads, name), self.groups)
+                for name, job in meet.items()
+            }
             limit = ROWS_AT_HAND // self.groups
-            pieces, told = gathered(held, few, meet, previous, self.groups, limit, self._stay_cut)
+            pieces, told = gathered(
+                held, few, meet, stretches, previous, self.groups, limit, self._stay_cut
+            )
             by_job: dict[str, list[Ordered]] = {name: [] for name in meet}
             for each in told:
                 by_job[each.place[0]].append(each)
@@ -448,6 +462,11 @@ def _sent(heads: Sequence[Head], name: str) -> Iterator[Element]:
             yield head.group, Rows(name, number, data)
 
 
+def _waiting(heads: Sequence[Head], name: str) -> int:
+    """About how many rows of a job wait in all key groups together."""
+    return sum(head.waits[name].rows for head in heads if name in head.waits)
+
+
 def _sorted_rows(job: Job, heads: Sequence[Head], users: _Users) -> SortedRows:
     waits, few = Waits(), list[Element]()
     for head in heads:
@@ -462,7 +481,7 @@ def _sorted_rows(job: Job, heads: Sequence[Head], users: _Users) -> SortedRows:
 
 def _in_a_row(job: Job, ordered: Sequence[Ordered]) -> pa.Table:
     """Ordered rows of all places, which are few."""
-    places = sorted(ordered, key=lambda each: each.place[1:])
+    places = sorted(ordered, key=lambda each: each.place)
     tables = [decode(each.rows, f"rows of job {job.name}") for each in places if each.rows]
     if not tables:
         return no_windows(job).rows

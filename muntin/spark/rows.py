@@ -2,8 +2,8 @@
 
 Rows of jobs that are only sorted are cut into ranges by bounds from a sample, and every range is
 sorted by one task: what it has follows on the range before. For all other jobs the rows of a window
-meet in one task. The driver adds up how many rows come before those of a task, and with which
-number they begin.
+meet in one task, with those of the windows next to it if they are few. The driver adds up how many
+rows come before those of a task, and with which number they begin.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import accumulate
+from itertools import accumulate, pairwise
 from operator import itemgetter, or_
 from typing import Any
 from zlib import crc32
@@ -28,7 +28,7 @@ from muntin.kernel.around import looks_back
 from muntin.kernel.block import decode, encode
 from muntin.kernel.due import NOTHING_BEFORE, Previous
 from muntin.kernel.engine import run
-from muntin.kernel.finish import by_window, order
+from muntin.kernel.finish import order
 from muntin.kernel.kinds import kind_of
 from muntin.kernel.kinds.kind import Ordering
 from muntin.kernel.kinds.unfinished import told_apart
@@ -49,7 +49,7 @@ PREVIOUS_BYTES = 64 << 20  # of a result that is looked back at
 Stay = Callable[[RDD[Any], Make[Any, Any, Any]], tuple[RDD[Any], list[Any]]]
 """Has tasks make something that stays with them, and returns what they tell."""
 Faults = tuple[tuple[Kind, Fault], ...]
-Place = tuple[str, int, int]  # where rows meet: a job, the end of a window and which kind it is
+Place = tuple[str, int]  # where rows meet: a job, and the number of a stretch of its windows
 
 
 @dataclass(frozen=True)
@@ -60,11 +60,13 @@ class Waits:
     faults: Faults = ()
     sample: tuple[bytes, ...] = ()  # columns that order rows
     chunks: int = 0
+    rows: int = 0
 
     def plus(self, other: Waits) -> Waits:
         counts = Counter(self.counts) + Counter(other.counts)
         faults, sample = self.faults + other.faults, self.sample + other.sample
-        return Waits(counts, faults, sample, self.chunks + other.chunks)
+        chunks, rows = self.chunks + other.chunks, self.rows + other.rows
+        return Waits(counts, faults, sample, chunks, rows)
 
 
 def looked_at(job: Job, rows: pa.Table) -> tuple[pa.Table, Waits]:
@@ -72,12 +74,12 @@ def looked_at(job: Job, rows: pa.Table) -> tuple[pa.Table, Waits]:
     kind = kind_of(job.shape)
     ordering = kind.ordering(job)
     if ordering is None:  # all is known when they have met
-        return rows, Waits(chunks=_chunks(rows))
+        return rows, Waits(chunks=_chunks(rows), rows=rows.num_rows)
     rows, faults = told_apart(job, rows)
     some = rows.take(pa.array(np.arange(0, rows.num_rows, SAMPLE_EVERY)))
     sample = encode(some.select([name for name, _ in ordering]))
     counts = _counted(rows["win"], rows["w"])
-    return rows, Waits(counts, tuple(faults), (sample,), _chunks(rows))
+    return rows, Waits(counts, tuple(faults), (sample,), _chunks(rows), rows.num_rows)
 
 
 def _chunks(rows: pa.Table) -> int:
@@ -302,7 +304,7 @@ class GatheredRows:
         """`held` has rows until they are released; those that came are among the `ordered`."""
         self._held = held
         self.let_go = release
-        self._ordered = [_counted_up(each) for each in sorted(ordered, key=lambda o: o.place[1:])]
+        self._ordered = [_counted_up(each) for each in sorted(ordered, key=lambda o: o.place)]
 
     @property
     def counts(self) -> Mapping[Kind, int]:
@@ -359,6 +361,7 @@ def gathered(
     held: Held,
     few: Sequence[Element],
     jobs: Jobs,
+    stretches: Mapping[str, Sequence[int]],
     previous: Mapping[str, Previous],
     tasks: int,
     row_bytes: int,
@@ -366,26 +369,49 @@ def gathered(
 ) -> tuple[RDD[Piece], list[Ordered]]:
     """Has the rows of these jobs meet where they belong together, and ordered there.
 
-    What is no more than so many bytes comes to the driver, and all of what is looked back at.
+    That is a stretch of windows; `stretches` has the last end of each but the last, in order. What
+    is no more than so many bytes comes to the driver, and all of what is looked back at.
     """
 
     def meet(items: Iterable[Element]) -> Iterator[tuple[Place, tuple[int, int, bytes]]]:
         for group, each in items:
-            if not isinstance(each, Rows) or each.job not in jobs:
-                continue
-            if kind_of(jobs[each.job].shape).by_window(jobs[each.job]):
+            if isinstance(each, Rows) and each.job in jobs:
                 rows = decode(each.data, f"rows of job {each.job}")
-                for (which, end), some in by_window(rows):
-                    yield (each.job, end, which), (group, each.number, encode(some))
-            else:
-                yield (each.job, 0, 0), (group, each.number, each.data)
+                for number, some in _in_stretches(rows, stretches[each.job]):
+                    yield (each.job, number), (group, each.number, encode(some))
 
     met = _with(held, few).mapPartitions(meet).partitionBy(tasks, _task_of)
     return stay(met, _Order(jobs, previous, row_bytes))
 
 
+def stretches_of(job: Job, kinds: Sequence[Sequence[int]], rows: int, tasks: int) -> list[int]:
+    """The last ends of all stretches but the last, of due windows with about so many rows.
+
+    A statement takes longer to start than few rows take to be ordered, so that windows which
+    overlap a lot are ordered together. There is work for every task, and not too much at once.
+    """
+    if not kind_of(job.shape).by_window(job):
+        return []
+    ends = sorted({end for kind in kinds for end in kind})
+    count = min(len(ends), max(tasks, -(-rows // CHUNK_ROWS)))
+    return [ends[number * len(ends) // count - 1] for number in range(1, count)]
+
+
+def _in_stretches(rows: pa.Table, lasts: Sequence[int]) -> Iterator[tuple[int, pa.Table]]:
+    """The rows of each stretch that has any, in the order that they have."""
+    numbers = np.searchsorted(np.array(lasts, np.int64), rows["w"].to_numpy())
+    order = np.argsort(numbers, kind="stable")
+    sorted_, numbers = rows.take(pa.array(order)), numbers[order]
+    changes = np.flatnonzero(np.diff(numbers)) + 1
+    for start, stop in pairwise([0, *changes.tolist(), len(numbers)]):
+        if stop > start:
+            yield int(numbers[start]), sorted_.slice(start, stop - start)
+
+
 def _task_of(place: Place) -> int:
-    return crc32(repr(place).encode())
+    """Stretches of a job are spread evenly."""
+    job, number = place
+    return crc32(job.encode()) + number
 
 
 @dataclass(frozen=True)

@@ -10,16 +10,12 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
-from functools import partial
 from threading import Event
 from typing import Any
 
-import pyarrow as pa
-import pyarrow.compute as pc
 from pyspark import SparkContext
 
 from muntin.errors import LostError, SparkError
-from muntin.fidelity.score import Reason
 from muntin.language.orders import Ordered
 from muntin.logs.events import FileEvents
 from muntin.logs.tail import BATCH_BYTES
@@ -41,6 +37,7 @@ from muntin.spark import internals
 from muntin.spark.collection import SparkCollection
 from muntin.spark.executors import Executors
 from muntin.spark.master import is_local
+from muntin.spark.newest import catch_up, left
 from muntin.spark.trouble import WAITS, explained
 from muntin.store.checkpoint import Checkpoint, block_files, saved_in
 from muntin.store.hold import StateHold, locked
@@ -233,10 +230,7 @@ class StreamRun:
 
     def catch_up(self) -> None:
         """Has jobs know the newest results of others, as far as they are stored."""
-        jobs = self.loop.catalog.jobs.values()
-        for title in dict.fromkeys(name for job in jobs for name in job.latest):
-            if self._results.has(title):
-                self.loop.hear(title, partial(_finished, self._results, title))
+        catch_up(self.loop, self._results)
 
     def _watch(self) -> FileEvents:
         self._events.append(FileEvents())
@@ -456,22 +450,10 @@ def _results(stream: Stream, settings: Settings, progress: Progress) -> JobResul
     taken_us = max((source.sequence for source in mine), default=0)
     intake, results = JobResults(stream, settings.follow, taken_us), Results(settings.state)
     if results.has(intake.job):
-        rows = _left(results.read(intake.job, after=moment(taken_us)))
+        rows = left(results.read(intake.job, after=moment(taken_us)))
         if rows.num_rows:
             intake.offer(Left.stored(rows))
     return intake
-
-
-def _finished(results: Results, job: str) -> list[pa.Table]:
-    """The newest results of each of a job's windows; those that are open do not count."""
-    newest = results.read(job, latest=True)
-    finished = _left(newest)
-    return [finished if finished.num_rows == newest.num_rows else _left(results.read(job))]
-
-
-def _left(rows: pa.Table) -> pa.Table:
-    """Stored rows without those of windows that were open when they were shown."""
-    return rows.filter(pc.not_equal(pc.struct_field(rows["c2"], "reason"), Reason.OPEN))
 
 
 def _first(runs: Sequence[StreamRun]) -> float | None:

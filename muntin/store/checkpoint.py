@@ -137,6 +137,7 @@ class Checkpoint:
         anew |= whole or not self._known
         try:
             self._write_blocks(saved, whole)
+            saved.progress.recovery.committed(sum(self._blocks.values()))
             self._ledger.write(saved.batch, saved.progress.ledger, anew)
             now = {**_document(saved), **self._files()}
             self._state.sync([*before, *self._written()])

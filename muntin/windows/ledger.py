@@ -180,19 +180,23 @@ class _Panes:
         self._late_panes: list[int] = []
         self._late = np.empty((0, 2), np.int64)  # not_before and records of each of them
 
-    def add(self, tally: Tally) -> None:
-        number = tally.pane
-        pane = self.held.get(number)
-        if pane is None:
-            pane = self.held[number] = _Pane()
-            self._new.add(number)
-        self.size += pane.add(tally)
-        if tally.not_before is not None and tally.records:
-            panes = self.late.setdefault(tally.source, {})
-            panes[number] = max(tally.not_before, panes.get(number, tally.not_before))
-        self._warm.add(number)
-        if self._changed is None or number < self._changed:
-            self._changed = number
+    def add(self, tallies: Sequence[Tally]) -> None:
+        held = self.held
+        for tally in tallies:
+            number = tally.pane
+            pane = held.get(number)
+            if pane is None:
+                pane = held[number] = _Pane()
+                self._new.add(number)
+            self.size += pane.add(tally)
+            if tally.not_before is not None and tally.records:
+                panes = self.late.setdefault(tally.source, {})
+                panes[number] = max(tally.not_before, panes.get(number, tally.not_before))
+        numbers = {tally.pane for tally in tallies}
+        self._warm |= numbers
+        lowest = min(numbers)
+        if self._changed is None or lowest < self._changed:
+            self._changed = lowest
 
     def with_records(self) -> list[int]:
         self._refresh()
@@ -305,15 +309,15 @@ class Ledger:
 
     def add(self, tallies: Iterable[Tally]) -> None:
         self.version += 1
-        grids, added = self._grids, self._added
+        by_grid: dict[Grid, list[Tally]] = {}
         for tally in tallies:
-            grid = tally.axis, tally.size
-            panes = grids.get(grid)
-            if panes is None:
-                panes = grids[grid] = _Panes()
-            panes.add(tally)
-            if added is not None:
-                added.append(tally)
+            by_grid.setdefault((tally.axis, tally.size), []).append(tally)
+        for grid, mine in by_grid.items():
+            if grid not in self._grids:
+                self._grids[grid] = _Panes()
+            self._grids[grid].add(mine)
+            if self._added is not None:
+                self._added += mine
 
     def panes(self, grid: Grid) -> list[int]:
         """Panes with records, in order; it changes with the ledger."""

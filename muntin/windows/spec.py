@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 from muntin.windows.calendar import DAY_US, Calendar, grain
 
 MOST_PANES = 10_000_000  # in a window
+_MANY_ENDS = 64  # of windows that are asked for: then arrays are faster
 Numbers = NDArray[np.int64]
 
 
@@ -73,26 +74,26 @@ class WindowSpec:
         zone = f"{of.calendar.unit} {of.calendar.zone}"
         return f"{of.range}/{of.slide}/{of.offset} {zone}{by}"
 
-    @property
+    @cached_property
     def regular(self) -> bool:
         """Whether all windows are as long, and as far from the next."""
         return self.units is None and not self.cumulates
 
-    @property
+    @cached_property
     def cumulates(self) -> bool:
         return bool(self.step) or (self.units is not None and self.units.by is not None)
 
-    @property
+    @cached_property
     def length(self) -> int:
         """Panes in a window, at most."""
         return self.range // self.pane
 
-    @property
+    @cached_property
     def stride(self) -> int:
         """Panes between the starts of two windows that do not cumulate, at least."""
         return self.slide // self.pane
 
-    @property
+    @cached_property
     def shift(self) -> int:
         """The first pane of some window, at or after pane 0."""
         return self.offset // self.pane % self.stride
@@ -154,6 +155,10 @@ class WindowSpec:
         """
         ends: list[int] = []
         at = 0 if after is None else bisect_left(panes, self.oldest_pane(after))
+        if self.regular and at < len(panes):
+            last = min(self.last_end(panes[-1]), upto)
+            if last - self.first_end(panes[at]) > _MANY_ENDS * self.stride:
+                return self._many_ends(panes[at:], after, upto)
         while at < len(panes):
             holding = self.ends_holding(panes[at])
             first = 0 if after is None else bisect_right(holding, after)
@@ -163,6 +168,24 @@ class WindowSpec:
                 break
             after = ends[-1] if ends else after
             at = at + 1 if after is None else bisect_left(panes, self.oldest_pane(after), at + 1)
+        return ends
+
+    def _many_ends(self, panes: Sequence[int], after: int | None, upto: int) -> list[int]:
+        """The same at once, of windows that are regular."""
+        held, stride, shift = np.asarray(panes, np.int64), self.stride, self.shift
+        first = ((held - self.length - shift) // stride + 1) * stride + shift + self.length
+        last = np.minimum((held - shift) // stride * stride + shift + self.length, upto)
+        if after is not None:
+            first = np.maximum(first, self.first_end(after))
+        known = np.maximum.accumulate(last)  # windows up to here hold an earlier pane
+        first[1:] = np.maximum(first[1:], known[:-1] + 1)
+        # Bounds lie between ends then: the numbers of the first and the last one within them.
+        low = -(-(first - shift - self.length) // stride)
+        high = (last - shift - self.length) // stride
+        counts = np.maximum(high - low + 1, 0)
+        begins = np.cumsum(counts) - counts
+        numbers = np.arange(int(counts.sum())) - np.repeat(begins - low, counts)
+        ends: list[int] = (numbers * stride + shift + self.length).tolist()
         return ends
 
     def oldest_pane(self, emitted: int) -> int:
@@ -217,11 +240,11 @@ class WindowSpec:
 
     # Windows are counted in panes, or in days or months of a calendar.
 
-    @property
+    @cached_property
     def _length(self) -> int:
         return self.length if self.units is None else self.units.range
 
-    @property
+    @cached_property
     def _stride(self) -> int:
         return self.stride if self.units is None else self.units.slide
 

@@ -394,7 +394,7 @@ def test_a_commit_that_fails_leaves_each_pane_in_one_place(
     Kept(program, state, batch_bytes=3_000).finish(2)
     total = asking.ask("SELECT count(*) FROM hot")
     assert rows_of(total) == expected(found, "SELECT count(*) FROM raw WHERE n > 0")
-    assert so_far[0]["count(*)"] < rows_of(total)[0][0]  # type: ignore[operator]
+    assert so_far[0]["count(*)"] < rows_of(total)[0][0]
     named = asking._keeping.jobs()["hot"].panes
     assert not named.strays()
     assert not written & {state / "streams" / "clicks" / "panes" / n for n in named.files}

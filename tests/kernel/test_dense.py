@@ -83,18 +83,28 @@ RECORD = st.tuples(st.integers(0, 12), st.sampled_from("abcdefg"), st.none() | s
     st.booleans(),
     st.sampled_from([1, 30, 4_000_000]),
     st.sampled_from(["c0", "c1"]),
+    st.sampled_from([1, 2, 64]),
+    st.sampled_from([-3, 0]),
 )
 @settings(deadline=None)
 def test_the_first_rows_are_among_those_of_the_top(
-    records: list[tuple[int, str, int | None]], limit: int, largest: bool, at_once: int, cell: str
+    records: list[tuple[int, str, int | None]],
+    limit: int,
+    largest: bool,
+    at_once: int,
+    cell: str,
+    stretches: int,
+    lowest: int,
 ) -> None:
     """With ties and unknown sums: what is left out is behind the last that is asked for."""
     job = job_of("count(*) AS c, sum(n) AS n", SPEC)
-    given_ = table_of([Record(t, k, n, "x") for t, k, n in records])
+    numbers = [None if n is None else max(n, lowest) for _, _, n in records]
+    given_ = table_of([Record(t, k, n, "x") for (t, k, _), n in zip(records, numbers, strict=True)])
     blocks, _ = compute(given_, "web", [Recipe(job.shape, job.windows)], Clocks(None))
     (block,) = blocks.values()
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(dense, "_CELLS_AT_ONCE", at_once)
+        patch.setattr(dense, "_STRETCHES", stretches)
         ask = partial(dense_windows, job.shape, block, job.windows[0], range(1, 18), exact=True)
         every, top = ask().to_pylist(), ask(top=Top(cell, limit, largest)).to_pylist()
     for w in range(1, 18):
@@ -104,3 +114,22 @@ def test_the_first_rows_are_among_those_of_the_top(
         assert all(row in rows for row in kept)
         values = [row[cell] for row in rows[:limit]]
         assert all(row in kept for row in rows if row[cell] in values)
+
+
+def test_large_numbers_long_ago_do_not_hide_the_first_rows(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Running sums of real numbers have lost what is small beside them."""
+    monkeypatch.setattr(dense, "_STRETCHES", 2)
+    job = job_of("count(*) AS c, sum(x) AS x", SPEC)
+    values = {("a", 0): 1e18, ("a", 10): 0.01, ("b", 10): 0.02, ("c", 10): 0.03, ("d", 10): 0.001}
+    records = table_of([Record(t, k, 1, "x") for k, t in values])
+    at = records.column_names.index("x")
+    records = records.set_column(at, "x", pa.array(list(values.values())))
+    blocks, _ = compute(records, "web", [Recipe(job.shape, job.windows)], Clocks(None))
+    (block,) = blocks.values()
+    found = dense_windows(
+        job.shape, block, job.windows[0], range(1, 17), exact=False, top=Top("c1", 2, True)
+    )
+    last = {row["k0"] for row in found.to_pylist() if row["w"] == 11}
+    assert last >= {"b", "c"}

@@ -102,6 +102,36 @@ def test_a_finish_and_tables_are_the_same_on_frames(spark: SparkSession, tmp_pat
     assert [tuple(row.values()) for row in rows] == [("x", 3), ("y", 7), (None, 7)]
 
 
+def test_jobs_of_a_frame_look_at_the_newest_results(spark: SparkSession, tmp_path: Path) -> None:
+    """Of the job itself or of another, also after a restart: from the next pane on."""
+    jobs = """CREATE JOB best AS SELECT product, sum(clicks) AS clicks FROM shop GROUP BY product
+    ORDER BY clicks DESC LIMIT 1 WINDOW 1 MINUTE;
+    CREATE JOB watched AS SELECT product, count(*) AS n FROM shop
+    WHERE product IN (SELECT product FROM LATEST(best)) GROUP BY product WINDOW 1 MINUTE"""
+    frame = spark.readStream.schema(SCHEMA).option("maxFilesPerTrigger", 1).json(
+        str(tmp_path / "in")
+    )  # fmt: skip
+    state = tmp_path / "state"
+    for minute, product in enumerate("abbaa"):
+        at = f"2026-01-01T12:0{minute}"
+        write(tmp_path / "in", f"{minute + 1}.json", [(f"{at}:05Z", product, 9, "1"),
+                                                      (f"{at}:06Z", "c", 1, "1"),
+                                                      (f"{at}:50Z", "a", 1, "1"),
+                                                      (f"{at}:51Z", "b", 1, "1")])  # fmt: skip
+        if minute in (1, 2, 4):  # some queries read one file, others two
+            query = mt.attach(frame, jobs, stream="shop", timestamp="at", state=state)
+            try:
+                query.processAllAvailable()
+            finally:
+                query.stop()
+    rows = mt.results("watched", state).to_pylist()
+    # A window leaves with the first record behind it, and counts from the minute after that on.
+    found = [(row["window_start"].minute, row["product"], row["n"]) for row in rows]
+    assert found == [(2, "a", 1), (3, "b", 1)]
+    (used,) = rows[-1]["results_used"]
+    assert (used["job"], used["end"].minute) == ("best", 2)
+
+
 def test_a_restart_goes_on_and_repeats_nothing(spark: SparkSession, tmp_path: Path) -> None:
     write(tmp_path / "in", "1.json", [("2026-01-01T12:00:05Z", "a", 2, "1.10")])
     assert run(spark, tmp_path) == []

@@ -13,9 +13,10 @@ from muntin.store.status import recoveries, told
 
 
 def test_recovery_is_kept_with_a_state_and_told(tmp_path: Path) -> None:
-    recovery = Recovery(10.0, Measure(0.5), back=1e-7, saved=5_000_000)
+    recovery = Recovery(10.0, Measure(0.5), back=1e-7)
     Checkpoint(tmp_path, "logs").save(Saved(0, Progress(recovery=recovery), (), InForce()), True)
     assert recoveries(tmp_path) == {"logs": recovery}
+    recovery.committed(5_000_000)
     text = told("logs", recovery)
     assert text == (
         "recovery of stream 'logs': reads back 5.0 MB of blocks in about 1.0 s, and again what was "

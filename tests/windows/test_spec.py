@@ -42,13 +42,16 @@ def test_first_and_last_window_of_a_pane(spec: WindowSpec, pane: int) -> None:
     panes=st.lists(st.integers(-300, 300), max_size=8, unique=True).map(sorted),
     after=st.one_of(st.none(), st.integers(-400, 400)),
     upto=st.integers(-400, 600),
+    many=st.sampled_from([0, 64]),
 )
 def test_ends_of_windows_with_panes(
-    spec: WindowSpec, panes: list[int], after: int | None, upto: int
+    spec: WindowSpec, panes: list[int], after: int | None, upto: int, many: int
 ) -> None:
     every = {end for pane in panes for end in ends_holding(spec, pane)}
     wanted = sorted(e for e in every if e <= upto and (after is None or e > after))
-    assert spec.ends(panes, after, upto) == wanted
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("muntin.windows.spec._MANY_ENDS", many)
+        assert spec.ends(panes, after, upto) == wanted
 
 
 @given(spec=specs(), emitted=st.integers(-500, 500))

@@ -26,26 +26,27 @@ from muntin.spark.context import start_context
 
 Rows: TypeAlias = RDD[Any]
 STEPS = 10
+DATASETS = 9  # of a step
 DECAY = 0.8
 
 
 def run(pictures: Path | None, quick: bool) -> Iterator[str]:
     rows = 5_000 if quick else 20_000
     history = measured(start_context("local[2]"), rows)
-    names = [each.name.rpartition(" ")[0] for each in history[-10:]]
+    names = [each.name.rpartition(" ")[0] for each in history[-DATASETS:]]
     yield f"{STEPS} steps of {rows:,} requests; of the last step, measured:"
     yield ""
     yield "| | " + " | ".join(names) + " |"
     yield "|---" * (1 + len(names)) + "|"
-    yield "| KB | " + " | ".join(f"{each.cost / 1e3:.0f}" for each in history[-10:]) + " |"
-    yield "| ms | " + " | ".join(f"{1000 * each.delay:.0f}" for each in history[-10:]) + " |"
+    yield "| KB | " + " | ".join(f"{each.cost / 1e3:.0f}" for each in history[-DATASETS:]) + " |"
+    yield "| ms | " + " | ".join(f"{1000 * each.delay:.0f}" for each in history[-DATASETS:]) + " |"
     yield ""
     step = sum(each.delay for each in history) / STEPS
     panels = []
     for factor in (1.0, 2.0, 4.0):
         bound = factor * step
         written = {name: simulated(history, bound, name) for name in ("Stark-1", "Stark-3", "Edge")}
-        yield f"A bound of {1000 * bound:.0f} ms, as long as {factor:g} steps take:"
+        yield f"A bound of {1000 * bound:.0f} ms, as long as {_told(factor)}:"
         yield ""
         yield (
             "| MB written up to step | "
@@ -59,9 +60,13 @@ def run(pictures: Path | None, quick: bool) -> Iterator[str]:
         yield ""
         xs = list(range(1, STEPS + 1))
         lines = {name: Line(xs, [t / 1e6 for t in totals]) for name, (totals, _) in written.items()}
-        panels.append(Panel(f"bound: {factor:g} steps", "step", "MB written", lines))
+        panels.append(Panel(f"bound: {_told(factor)}", "step", "MB written", lines))
     if pictures is not None:
         draw(pictures / "collections-checkpoints.png", "Written for a bound on recovery", panels)
+
+
+def _told(steps: float) -> str:
+    return "1 step" if steps == 1 else f"{steps:g} steps"
 
 
 def simulated(history: list[Dataset], bound: float, name: str) -> tuple[list[int], float]:

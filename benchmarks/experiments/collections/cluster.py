@@ -2,13 +2,14 @@
 
 `local-cluster` has all executors at one address, so all that moves between them goes over the
 loopback device. With a rate, the program begins again in a network namespace of its own, whose
-loopback device carries no more than that; Python workers talk to their executor over Unix sockets,
-which no device slows down.
+loopback device carries no more than that while questions are asked; Python workers talk to their
+executor over Unix sockets, which no device slows down.
 """
 
 from __future__ import annotations
 
 import os
+import subprocess
 import sys
 import tempfile
 import time
@@ -29,11 +30,25 @@ def with_network(rate: str | None) -> None:
     """Goes on where the network has this rate, such as `1gbit`; needs to be root."""
     if rate is None or os.environ.get(_INSIDE) == rate:
         return
-    shape = f"tc qdisc add dev lo root tbf rate {rate} burst 1mb latency 200ms"
-    command = f'ip link set lo up && {shape} && exec "$@"'
+    command = 'ip link set lo up && exec "$@"'
     os.environ[_INSIDE] = rate
     again = [sys.executable, "-m", "benchmarks.experiments.collections", *sys.argv[1:]]
     os.execvp("unshare", ["unshare", "-n", "sh", "-c", command, "sh", *again])
+
+
+@contextmanager
+def slowed() -> Iterator[None]:
+    """Within the block the network has the rate that was asked for, if one was."""
+    rate = os.environ.get(_INSIDE)
+    if rate is None:
+        yield
+        return
+    device = ["tc", "qdisc", "replace", "dev", "lo", "root"]
+    subprocess.run([*device, "tbf", "rate", rate, "burst", "1mb", "latency", "200ms"], check=True)
+    try:
+        yield
+    finally:
+        subprocess.run(["tc", "qdisc", "del", "dev", "lo", "root"], check=True)
 
 
 def sent() -> int:
@@ -62,6 +77,7 @@ def cluster(executors: int, memory: str = "1024m") -> Iterator[SparkSession]:
             "spark.locality.wait": "3s",
             "spark.scheduler.mode": "FAIR",
             "spark.driver.extraJavaOptions": "-Xms256m",
+            "spark.executorEnv.PYTHONPATH": str(Path(__file__).parents[3]),  # what is asked is here
         }
         context = SparkContext(conf=SparkConf().setAll(list(settings.items())))
         context.setCheckpointDir(f"{folder}/written")

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import SparkSession
 
-from benchmarks.experiments.collections.cluster import cluster, sent
+from benchmarks.experiments.collections.cluster import cluster, sent, slowed
 from benchmarks.experiments.collections.data import WORDS, pages, requests
 from benchmarks.experiments.collections.systems import Answer, Plain, Stark, System
 from benchmarks.experiments.plots import Line, Panel, draw
@@ -48,7 +48,8 @@ def run(pictures: Path | None, quick: bool) -> Iterator[str]:
         for count in range(1, MOST + 1):
             cells = []
             for system in systems:
-                seconds, moved = measured(system, count, questions, rows)
+                with slowed():
+                    seconds, moved = measured(system, count, questions, rows)
                 taken[system.name].append(1000 * seconds)
                 cells.append(f"{1000 * seconds:.0f} | {moved / 1e6:.1f}")
             yield f"| {count} | " + " | ".join(cells) + " |"

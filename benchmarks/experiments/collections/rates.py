@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import SparkSession
 
-from benchmarks.experiments.collections.cluster import cluster
+from benchmarks.experiments.collections.cluster import cluster, slowed
 from benchmarks.experiments.collections.data import CITY, trips, zones
 from benchmarks.experiments.collections.systems import Plain, Stark, System
 from benchmarks.experiments.plots import Line, Panel, draw
@@ -32,7 +32,7 @@ VOLUMES = (1, 2, 4, 2)
 
 
 def run(pictures: Path | None, quick: bool) -> Iterator[str]:
-    rows, steps, seconds = (3_000, 4, 3.0) if quick else (50_000, 4, 4.0)
+    rows, steps, seconds = (3_000, 4, 3.0) if quick else (40_000, 4, 4.0)
     rates = (1, 4) if quick else (1, 2, 4, 6, 8, 12, 16)
     volumes = VOLUMES[:3] if quick else VOLUMES
     known = zones()
@@ -93,7 +93,7 @@ def systems(session: SparkSession, rows: int, known: list[int]) -> list[System]:
 def at_rate(system: System, rate: float, seconds: float, steps: Sequence[int]) -> float:
     """The mean response time, from when a question was due to its answer."""
     rng = random.Random(rate)
-    with ThreadPoolExecutor(64) as threads:
+    with slowed(), ThreadPoolExecutor(64) as threads:
         began = time.perf_counter()
         waiting: list[Future[float]] = []
         for n in range(max(2, int(rate * seconds))):
