@@ -39,7 +39,7 @@ def blocks_of(folder: Path, keys: int, tasks: int) -> tuple[Catalog, list[pa.Tab
     job = "CREATE JOB j AS SELECT k, count(*) AS c, sum(n) AS n FROM s GROUP BY k WINDOW 1 SECOND"
     program = sql(f"{stream} FORMAT json TIMESTAMP t; {job};")
     catalog = Catalog.of(program.streams["s"], program.jobs.values())
-    made = []
+    made: list[pa.Table] = []
     for task in range(tasks):
         path = folder / f"web-{task}.log"
         records = f"SELECT 0.5 AS t, 'user-' || (i * 7919 % {keys}) AS k, i AS n"

@@ -180,8 +180,8 @@ class Driver:
     def keep_rows(self, name: str, rows: pa.Table) -> str | None:
         return None
 
-    def tidy(self) -> list[str]:
-        for note in self._journal.tidy():
+    def tidy(self, room: float | None = None) -> list[str]:
+        for note in self._journal.tidy(room):
             _out.print(note)
         return []
 
