@@ -202,8 +202,9 @@ class Journal:
         unsynced, tables = self._results.unsynced()
         self._unmoved += emission.to_save.size
         if whole or self._unmoved >= _WORTH_MOVING:
-            unsynced = [*unsynced, *self._keep_panes(catalog, emission.to_save)]
+            self._keep_panes(catalog, emission.to_save)
             self._unmoved = 0
+        unsynced = [*unsynced, *self._unsynced_panes()]
         now = catalog.in_force
         saved = Saved(
             batch, self.progress, self.positions, now, new.blocks, new.files, files, tables,
@@ -215,6 +216,7 @@ class Journal:
         self._checkpoint.save(saved, whole, anew, unsynced)
         self._saves = saves
         self._blocks = self._checkpoint.blocks
+        self._panes.new.clear()
         gone = self._results.publish(self._writer, batch, files)
         if gone:
             raise StateError(f"results of job '{gone[0]}': their table was taken away while it ran")
@@ -222,20 +224,23 @@ class Journal:
         self._untidy |= {job: None for job in self._prepared if anew}
         return emission
 
-    def _keep_panes(self, catalog: Catalog, new: ToSave) -> list[str]:
-        """Moves panes that have settled out of the blocks; returns what is to be synced."""
+    def _keep_panes(self, catalog: Catalog, new: ToSave) -> None:
+        """Moves panes that have settled out of the blocks."""
         past = self.progress.past
         if not past and not self._panes.files:
-            return []
+            return
         shapes = {id_: catalog.shapes.get(id_) or shape_of(known) for id_, known in past.items()}
         written = replace(self._blocks, lengths=new.files)
         blocks = chain(
             self._blocks.every(past), written.every(past), chain.from_iterable(new.blocks.values())
         )
-        names = self._panes.keep(past, shapes, blocks)
+        self._panes.keep(past, shapes, blocks)
+
+    def _unsynced_panes(self) -> list[str]:
+        """Files of panes that this commit is the first to name, and their folders."""
         folder = f"{STREAMS}/{self._stream}/{PANES}"
-        above = self._state.above(folder) if names else []
-        return [*(f"{folder}/{name}" for name in names), *above]
+        names = [f"{folder}/{name}" for name in self._panes.new if name in self._panes.files]
+        return [*names, *self._state.above(folder)] if names else []
 
     def _written(
         self, batch: int, emission: Emission
@@ -266,14 +271,14 @@ class Journal:
         return self._kept[1]
 
     def tidy(self, room: float | None = None) -> list[str]:
-        """Merges small files of results and sums up entries of their tables, where there are many.
+        """Merges small files of results and panes, and sums up entries of tables, where many are.
 
         It does as much as there is room for, in seconds; a table that finds none for long is done
         all the same. Returns what there is to say.
         """
         notes: list[str] = []
         until = None if room is None else time.monotonic() + room
-        while jobs := [*self._untidy, *self._results.many_entries]:
+        while (jobs := [*self._untidy, *self._results.many_entries]) or self._panes.many:
             started = time.monotonic()
             if until is not None and until - started < self._tidying.high:
                 self._put_off += 1
@@ -281,7 +286,9 @@ class Journal:
                     break
                 until = started  # for one of them
             self._put_off = 0
-            if jobs[0] in self._untidy:
+            if not jobs:
+                self._panes.merge()
+            elif jobs[0] in self._untidy:
                 del self._untidy[jobs[0]]
                 notes += self._results.compact(jobs[:1])
             else:

@@ -12,7 +12,7 @@ ones as they grow in number; files that are older than the panes are kept for ar
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from uuid import uuid4
 
@@ -32,7 +32,7 @@ PIECE_ROWS = 1 << 16
 _MANY = 8  # files of about one size that become one
 _SIZES = 8  # by which sizes of files differ that are not about the same
 _SMALL = 1 << 16  # bytes, of files that are all about the same
-_LARGE = 256 << 20  # bytes, of files that stay as they are
+_LARGE = 32 << 20  # bytes, of files that stay as they are
 _INDEX = b"muntin"
 _OPTIONS = pa.ipc.IpcWriteOptions(compression="lz4", use_threads=False)
 Key = str | int | None
@@ -88,11 +88,12 @@ class PaneFiles:
     folder: Storage  # of the stream
     files: dict[str, PaneFile] = field(default_factory=dict)
     moved: dict[str, int] = field(default_factory=dict)  # by shape, up to where panes are here
+    new: list[str] = field(default_factory=list)  # files that no commit has named yet
 
     def keep(
         self, past: Mapping[str, Past], shapes: Mapping[str, Shape], blocks: Iterable[Block]
-    ) -> list[str]:
-        """Takes panes that have settled out of blocks, and returns the files that were written.
+    ) -> None:
+        """Takes panes that have settled out of blocks.
 
         `shapes` are those of `past`, and `blocks` all that the state had.
         """
@@ -101,41 +102,41 @@ class PaneFiles:
             if block.shape in past:
                 by_shape.setdefault(block.shape, []).append(block)
         self._expire(past)
-        new: list[str] = []
         for id_, known in past.items():
             lower = self.moved.get(id_, known.began)
             if known.settled > lower:
                 rows = settled(shapes[id_], by_shape.get(id_, ()), lower, known.settled)
                 if rows.num_rows:
-                    new.append(self._write(id_, shapes[id_].pane, rows))
+                    self._write(id_, shapes[id_].pane, rows)
                 self.moved[id_] = known.settled
-                new += self._merged(id_)
-        return [name for name in new if name in self.files]
 
-    def _write(self, shape: str, pane: int, rows: pa.Table) -> str:
+    def _write(self, shape: str, pane: int, rows: pa.Table) -> None:
         name, data = f"{shape}-{uuid4().hex[:12]}.arrow", packed(rows)
         self.folder.put(f"{FOLDER}/{name}", data)
         panes = rows.column("pane")
         lower, upper = pc.min(panes).as_py() * pane, (pc.max(panes).as_py() + 1) * pane
         self.files[name] = PaneFile(shape, pane, lower, upper, rows.num_rows, len(data))
-        return name
+        self.new.append(name)
 
-    def _merged(self, shape: str) -> Iterator[str]:
-        """Makes one file of many of about one size, from the smallest on."""
-        while True:
-            mine = {n: f for n, f in self.files.items() if f.shape == shape and f.bytes < _LARGE}
-            by_size: dict[tuple[int, int], list[str]] = {}
-            for name, file in mine.items():
+    @property
+    def many(self) -> list[str]:
+        """Files of about one size that are to become one, the smallest first; or none."""
+        by_size: dict[tuple[int, str, int], list[str]] = {}
+        for name, file in self.files.items():
+            if file.bytes < _LARGE:
                 size = int(np.log(max(file.bytes, _SMALL) / _SMALL) / np.log(_SIZES))
-                by_size.setdefault((size, file.pane), []).append(name)
-            many = [names for _, names in sorted(by_size.items()) if len(names) >= _MANY]
-            if not many:
-                return
-            rows = pa.concat_tables([self.read(name) for name in many[0]])
-            pane = mine[many[0][0]].pane
-            for name in many[0]:
+                by_size.setdefault((size, file.shape, file.pane), []).append(name)
+        return next((names for _, names in sorted(by_size.items()) if len(names) >= _MANY), [])
+
+    def merge(self) -> None:
+        """Makes one file of many, which the next commit names in their place."""
+        many = self.many
+        if many:
+            first = self.files[many[0]]
+            rows = pa.concat_tables([self.read(name) for name in many])
+            for name in many:
                 del self.files[name]
-            yield self._write(shape, pane, rows)
+            self._write(first.shape, first.pane, rows)
 
     def _expire(self, past: Mapping[str, Past]) -> None:
         for name, file in list(self.files.items()):

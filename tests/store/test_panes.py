@@ -56,6 +56,8 @@ def test_panes_move_once_and_files_are_merged(tmp_path: Path, shape: Shape) -> N
         blocks.append(block_of(shape, rows(range(step, step + 2))))
         past.settled = past.until = (step + 1) * MINUTE
         files.keep({shape.id: past}, {shape.id: shape}, blocks)
+        while files.many:
+            files.merge()
         assert files.moved[shape.id] == past.settled
     assert counted(files, shape) == dict.fromkeys(range(20), 3)
     assert len(files.files) < 8
@@ -87,7 +89,8 @@ def test_pieces_tell_what_is_in_them() -> None:
 
 def test_a_damaged_file_is_named(tmp_path: Path, shape: Shape) -> None:
     files, past = PaneFiles(LocalFolder(tmp_path)), Past(MINUTE, 0, MINUTE, MINUTE)
-    (name,) = files.keep({shape.id: past}, {shape.id: shape}, [block_of(shape, rows(range(1)))])
+    files.keep({shape.id: past}, {shape.id: shape}, [block_of(shape, rows(range(1)))])
+    (name,) = files.files
     (tmp_path / FOLDER / name).write_bytes(b"nothing")
     with pytest.raises(StateError, match=f"{name} is damaged"):
         files.read(name)

@@ -44,9 +44,11 @@ class TaskFact:
 
 
 def executors(context: SparkContext) -> list[Executor]:
-    """Those that run, in order; the driver where tasks run in it."""
+    """Those that run and can hold blocks, in order; the driver where tasks run in it."""
     known = _listed(context, _scala(context).statusStore().executorList(True))
-    found = [Executor(each.hostPort().rpartition(":")[0], each.id()) for each in known]
+    at = {each.id(): (each.hostPort() or "").rpartition(":")[0] for each in known}
+    # The host of one that has just come is not known before it has room for blocks.
+    found = [Executor(host, number) for number, host in at.items() if host]
     outside = [each for each in found if each.id != "driver"]
     return sorted(outside or found)
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from muntin.kernel.clocks import Clocks
 from muntin.kernel.compute import Recipe, compute
 from muntin.kernel.due import Due
-from muntin.kernel.finish import by_window, finish, order
+from muntin.kernel.finish import finish, order
 from muntin.kernel.kinds import kind_of
 from muntin.kernel.merge import split
 from muntin.model.records import POSITION
@@ -29,8 +30,10 @@ def test_the_second_round_sees_all_pairs_of_a_window_and_no_others() -> None:
     groups = split(job.shape, block, 3)
     assert len(groups) == 3
     for rows in groups.values():
-        for window, pairs in by_window(finish(job.shape, {"j": job}, rows, due).rows["j"]):
-            apart.setdefault(window, []).append(pairs)
+        finished = finish(job.shape, {"j": job}, rows, due).rows["j"]
+        for window in {*zip(*finished.select(["win", "w"]).to_pydict().values(), strict=True)}:
+            is_of = (pc.field("win") == window[0]) & (pc.field("w") == window[1])
+            apart.setdefault(window, []).append(finished.filter(is_of))
     done = [kind.later_rounds(job, tables) for tables in apart.values()]
     found = order(job, done).to_pylist()
     for window in found:
