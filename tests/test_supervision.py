@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from threading import Timer
 
 import pytest
 
@@ -20,6 +21,7 @@ from tests.waiting import PATIENCE, wait_for
 DYING = """
 import os, signal, sys
 from pathlib import Path
+from threading import Timer
 there = Path(sys.argv[1]); times = len(there.read_text()) if there.exists() else 0
 there.write_text("x" * (times + 1))
 if times < int(sys.argv[2]):
@@ -29,6 +31,7 @@ sys.exit(int(sys.argv[4]))
 WAITING = """
 import signal, sys, time
 from pathlib import Path
+from threading import Timer
 def stop(number, _):
     Path(sys.argv[2]).write_text(signal.Signals(number).name)
     sys.exit(7)
@@ -147,6 +150,9 @@ def test_a_real_run_survives_its_process_and_its_jvm(folder: Path) -> None:
     )
     assert process.stderr is not None
     lines = iter(process.stderr.readline, "")
+    limit = Timer(4 * PATIENCE, process.kill)  # what is not said would be waited for
+    limit.daemon = True
+    limit.start()
 
     def read_to(words: str) -> None:
         assert any(words in line for line in lines)
@@ -162,12 +168,13 @@ def test_a_real_run_survives_its_process_and_its_jvm(folder: Path) -> None:
             os.kill(pid, signal.SIGKILL)
     with (folder / "logs" / "web.jsonl").open("a") as log:
         log.write('{"ts": "2026-03-01T12:02:03Z", "n": 4}\n')
-    read_to("error: Spark has ")
+    read_to("error: the Java process of Spark was killed or has crashed")
     read_to("the run has failed; it is started again in ")
     results = Results(folder / "st")
     wait_for(lambda: results.has("sums") and 2 in results.read("sums")["n"].to_pylist())
     process.send_signal(signal.SIGTERM)
     _, err = process.communicate(timeout=PATIENCE)
+    limit.cancel()
     assert process.returncode == 0
     assert "results are in st" in err
 

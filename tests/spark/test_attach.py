@@ -106,8 +106,9 @@ def test_jobs_of_a_frame_look_at_the_newest_results(spark: SparkSession, tmp_pat
     """Of the job itself or of another, also after a restart: from the next pane on."""
     jobs = """CREATE JOB best AS SELECT product, sum(clicks) AS clicks FROM shop GROUP BY product
     ORDER BY clicks DESC LIMIT 1 WINDOW 1 MINUTE;
-    CREATE JOB watched AS SELECT product, count(*) AS n FROM shop
-    WHERE product IN (SELECT product FROM LATEST(best)) GROUP BY product WINDOW 1 MINUTE"""
+    CREATE JOB watched AS SELECT shop.product, count(*) AS n
+    FROM shop JOIN LATEST(best) l USING (product) GROUP BY shop.product WINDOW 1 MINUTE"""
+    (tmp_path / "in").mkdir()
     frame = spark.readStream.schema(SCHEMA).option("maxFilesPerTrigger", 1).json(
         str(tmp_path / "in")
     )  # fmt: skip
