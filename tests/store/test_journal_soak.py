@@ -14,11 +14,12 @@ def test_a_state_does_not_grow_with_its_age(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """`python -m benchmarks.soak` does the same over ten thousand batches."""
-    monkeypatch.setattr("muntin.store.journal.SAVES_PER_REWRITE", 8)
+    # Twice that, as windows leave with every batch.
+    monkeypatch.setattr("muntin.store.journal.SAVES_PER_REWRITE", 4)
     monkeypatch.setattr(delta, "_SETTINGS", delta._SETTINGS | FAST)
     monkeypatch.setattr(delta, "_SIZES", ((1 << 20, 8),))
     young, *old = soak(tmp_path, 384, 10, {32, 128, 256, 384})
     for seen in old:
         assert seen.checkpoints < 2 * young.checkpoints
         assert seen.checkpoint_files <= 6
-        assert seen.table_files < 3 * young.table_files + 64
+        assert seen.table_files < 1.25 * old[0].table_files
