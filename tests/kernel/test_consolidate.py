@@ -127,15 +127,18 @@ SPECS = [
     WindowSpec(12, 4, 2, 2),
     WindowSpec(8, 8, 3, 1),
 ]
+HUGE = 2**60
 texts = st.sampled_from(["a", "b", "ü", "", None])
 records = st.builds(
     Record,
     t=st.one_of(*[st.integers(-8, 24)] * 5, st.integers(-30, 300)),
     k=st.sampled_from(["x", "y", None]),
-    n=st.one_of(st.none(), st.integers(-5, 5), st.just(2**57)),  # 48 of these fit
+    n=st.one_of(st.none(), st.integers(-5, 5), st.just(HUGE)),
     s=texts,
 )
-logs = st.lists(st.tuples(st.booleans(), st.lists(records, max_size=12)), max_size=4)
+logs = st.lists(st.tuples(st.booleans(), st.lists(records, max_size=12)), max_size=4).filter(
+    lambda log: sum(record.n == HUGE for _, piece in log for record in piece) < 8  # so sums fit
+)
 PAUSE = [(False, [Record(t, "x", None if t == 9 else t, "a") for t in (0, 1, 9, 40, 41)])]
 
 LATE = [(False, [Record(t, "x", 1, "a") for t in (10, 7, 3, 12, 9)])]

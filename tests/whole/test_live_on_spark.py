@@ -233,7 +233,8 @@ def test_deadlines_are_kept_while_a_source_catches_up(spark: SparkSession, tmp_p
     window = "1 SECOND WITHIN 3 SECONDS"
     program = mt.sql(PROGRAM.format(folder=tmp_path, window=window))
     stop, over = threading.Event(), time.time() + 14
-    settings_ = Settings(tmp_path / "state", follow=True, idle_seconds=60)
+    # So that history comes in pieces, however fast it could be read.
+    settings_ = Settings(tmp_path / "state", follow=True, idle_seconds=60, batch_bytes=16 << 20)
     write(tmp_path, "a", time.time())
     write(tmp_path, "b", time.time())
 
