@@ -12,9 +12,6 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 
 from muntin.fidelity.score import EVER, NEVER, Board, Gap, State, Track
-from muntin.model.jobs import Job
-from muntin.model.shapes import Shape
-from muntin.run.kept import decoded
 from muntin.windows.spec import WindowSpec
 
 Run = tuple[int, int, int, str]
@@ -130,11 +127,6 @@ class Past:
             first, until = runs[0][0] // pane, -(-runs[-1][1] // pane)
             tracks[source] = Track(first, until, EVER, never=tuple(sorted(gaps)))
         return Board(tracks)
-
-
-def shape_of(past: Past) -> Shape:
-    """The shape of the panes, of a job that may be gone."""
-    return decoded(next(iter(past.jobs.values())).text, Job).shape
 
 
 def runs_of(

@@ -20,11 +20,12 @@ from muntin.kernel.due import Due
 from muntin.kernel.kinds import kind_of
 from muntin.logs.tail import FilePosition
 from muntin.model.jobs import VERSIONED, Job
+from muntin.model.shapes import Shape
 from muntin.run.catalog import Catalog, InForce
 from muntin.run.contracts import Collection
-from muntin.run.kept import Remembered, kept
+from muntin.run.kept import Remembered, decoded, kept
 from muntin.run.many import Part, WaitingWindows
-from muntin.run.past import shape_of
+from muntin.run.past import Past
 from muntin.run.progress import Progress
 from muntin.run.results import Departing, Emission, JobWindows, ToSave, stored_schema
 from muntin.schedule.pace import Measure
@@ -229,7 +230,7 @@ class Journal:
         past = self.progress.past
         if not past and not self._panes.files:
             return
-        shapes = {id_: catalog.shapes.get(id_) or shape_of(known) for id_, known in past.items()}
+        shapes = {id_: catalog.shapes.get(id_) or _shape_of(known) for id_, known in past.items()}
         written = replace(self._blocks, lengths=new.files)
         blocks = chain(
             self._blocks.every(past), written.every(past), chain.from_iterable(new.blocks.values())
@@ -299,6 +300,11 @@ class Journal:
     def _all_blocks(self, catalog: Catalog) -> ToSave:
         self._collection.compact(catalog)
         return self._collection.answer(catalog, Due(), save={}).to_save
+
+
+def _shape_of(past: Past) -> Shape:
+    """The shape of the panes, of a job that may be gone."""
+    return decoded(next(iter(past.jobs.values())).text, Job).shape
 
 
 def _upto(job: Job, ends: Ends) -> str:
