@@ -140,6 +140,9 @@ class Driver:
         self._read_at = time.perf_counter()
         return frozenset()
 
+    def store(self, catalog: Catalog, emission: Emission) -> Emission:
+        return self._journal.store(catalog, emission)
+
     def commit(
         self,
         catalog: Catalog,

@@ -1,9 +1,10 @@
-"""How much memory the driver takes for results of many rows.
+"""How much memory the driver takes for results of many rows, or of many sessions.
 
-    python -m benchmarks.rows [--rows 5000000] [--heap 512] [--order]
+    python -m benchmarks.rows [--rows 5000000] [--heap 512] [--order | --sessions]
 
-A log with as many keys as rows are wanted, counted by key in one window, in a process of its own on
-`local[2]` whose JVM has so many MB of heap. Tells the largest resident memory of the Python driver
+A log with as many keys as rows are wanted, counted by key in one window, or each in a session of
+its own that starts at another time, in a process of its own on `local[2]` whose JVM has so many MB
+of heap. Tells the largest resident memory of the Python driver
 and how many bytes tasks have sent to it; the JVM would have ended if its heap had not been enough.
 """
 
@@ -29,28 +30,33 @@ HEAP = 512  # MB
 def write_log(path: Path, rows: int) -> None:
     """One record of every key, within one minute."""
     at, key = f"i * 59.0 / {rows}", f"'user-' || (i * 7919 % {rows})"
-    records = f"SELECT round({at}, 3) AS t, {key} AS k, i AS n FROM range({rows}) AS r(i)"
+    records = f"SELECT round({at}, 6) AS t, {key} AS k, i AS n FROM range({rows}) AS r(i)"
     duckdb.sql(f"COPY ({records}) TO '{path}' (FORMAT json)")
 
 
-def measured(folder: Path, ordered: bool) -> dict[str, Any]:
+def measured(folder: Path, ordered: bool, sessions: bool) -> dict[str, Any]:
     """Runs the job in this process, and says what that took."""
     import muntin as mt
-    from muntin.run.many import StoredResult
+    from muntin.run.many import Stored
     from muntin.spark.context import start_context
+    from muntin.spark.runner import Settings, SparkRun
 
-    order = " ORDER BY n DESC" if ordered else ""
+    order, window = " ORDER BY n DESC" if ordered else "", "SESSION 1 SECOND" if sessions else ""
     program = mt.sql(
         f"CREATE STREAM s (t DOUBLE, k VARCHAR, n BIGINT) FROM '{folder}/{{source}}.jsonl' "
         "FORMAT json TIMESTAMP t;"
-        f"CREATE JOB j AS SELECT k, sum(n) AS n FROM s GROUP BY k{order} WINDOW 1 MINUTE;"
+        f"CREATE JOB j AS SELECT k, sum(n) AS n FROM s GROUP BY k{order} "
+        f"WINDOW {window or '1 MINUTE'};"
     )
     context = start_context("local[2]")
     before, started = _peak_mb(), time.perf_counter()
-    rows, stored = 0, False
-    for result in mt.run_on_spark(program, folder / "state"):
-        rows += result.num_rows
-        stored |= isinstance(result, StoredResult)
+    rows, windows, stored = 0, 0, False
+    settings = Settings(folder / "state", follow=False)
+    for turn in SparkRun(program, context, settings).turns():
+        for left in turn.emission.windows:
+            rows += left.num_rows
+            windows += left.num_windows
+            stored |= isinstance(left, Stored)
     seconds = time.perf_counter() - started
     jvm = context._jvm
     assert jvm is not None
@@ -58,6 +64,7 @@ def measured(folder: Path, ordered: bool) -> dict[str, Any]:
     files = list((folder / "state" / "results" / "j").glob("*.parquet"))
     return {
         "rows": rows,
+        "windows": windows,
         "seconds": round(seconds, 1),
         "python_mb_at_start": before,
         "python_mb": _peak_mb(),
@@ -72,14 +79,24 @@ def _peak_mb() -> int:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 10
 
 
-def run(rows: int = ROWS, heap: int = HEAP, ordered: bool = False) -> dict[str, Any]:
+def run(
+    rows: int = ROWS, heap: int = HEAP, ordered: bool = False, sessions: bool = False
+) -> dict[str, Any]:
     """The same in a process of its own, with a heap of so many MB."""
     with tempfile.TemporaryDirectory(prefix="muntin-rows-") as name:
         folder = Path(name)
         write_log(folder / "web-1.jsonl", rows)
         submit = f"--driver-memory {heap}m pyspark-shell"
         done = subprocess.run(
-            [sys.executable, "-m", "benchmarks.rows", "--in", name, *(["--order"] * ordered)],
+            [
+                sys.executable,
+                "-m",
+                "benchmarks.rows",
+                "--in",
+                name,
+                *["--order"] * ordered,
+                *["--sessions"] * sessions,
+            ],
             env=os.environ | {"PYSPARK_SUBMIT_ARGS": submit},
             check=True,
             stdout=subprocess.PIPE,
@@ -94,12 +111,14 @@ def main() -> None:
     parser.add_argument("--rows", type=int, default=ROWS)
     parser.add_argument("--heap", type=int, default=HEAP)
     parser.add_argument("--order", action="store_true", help="ORDER BY another column than the key")
+    parser.add_argument("--sessions", action="store_true", help="each key has a session of its own")
     parser.add_argument("--in", type=Path, help=argparse.SUPPRESS)
     given = vars(parser.parse_args())
     if given["in"] is not None:
-        print(json.dumps(measured(given["in"], given["order"])))
+        print(json.dumps(measured(given["in"], given["order"], given["sessions"])))
     else:
-        print(json.dumps(run(given["rows"], given["heap"], given["order"])))
+        asked = given["rows"], given["heap"], given["order"], given["sessions"]
+        print(json.dumps(run(*asked)))
 
 
 if __name__ == "__main__":

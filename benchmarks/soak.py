@@ -3,11 +3,12 @@
     python -m benchmarks.soak [--batches 10000] [--panes 60,600,3600] [--state PLACE]
 
 Commits batches with the real journal, one a second of the logs, as fast as it can: each has a pane
-with blocks of a hundred keys and tallies of ten sources, and a window that leaves. What no window
-needs any more is forgotten. A fixed set of jobs has to need a fixed place, beside what it has
-answered; and a restart has to take as long as there are panes in open windows, however old the
-state is. Tables forget what was replaced after a second instead of ten minutes, as the clock is
-fast here. Times are CPU times of this process, and the median of three restarts.
+with blocks of a hundred keys and tallies of ten sources, and a window that leaves, whose result
+another job looks at with LATEST. What no window needs any more is forgotten. A fixed set of jobs
+has to need a fixed place, beside what it has answered; and a restart has to take as long as there
+are panes in open windows, however old the state is. Tables forget what was replaced after a second
+instead of ten minutes, as the clock is fast here. Times are CPU times of this process, and the
+median of three restarts.
 """
 
 from __future__ import annotations
@@ -34,6 +35,7 @@ from muntin.model.records import POSITION
 from muntin.run.catalog import Catalog
 from muntin.run.contracts import Answer
 from muntin.run.results import Emission, JobWindows, ToSave, no_windows
+from muntin.run.tables import Tables
 from muntin.store import delta
 from muntin.store.blocks import BlockFiles
 from muntin.store.journal import Journal
@@ -42,14 +44,16 @@ from muntin.store.storage import Place, storage_of
 PROGRAM = mt.sql(
     "CREATE STREAM s (t BIGINT) FROM 'none/{source}' FORMAT json TIMESTAMP t;"
     "CREATE JOB j AS SELECT count(*) AS c FROM s WINDOW 1 SECOND;"
+    "CREATE JOB looks AS SELECT l.c, count(*) AS n FROM s JOIN LATEST(j) l ON l.c > 0 GROUP BY l.c "
+    "WINDOW 1 SECOND;"
 )
 CATALOG = Catalog.of(PROGRAM.streams["s"], PROGRAM.jobs_of("s"))
-(SHAPE,) = CATALOG.shapes
-(JOB,) = CATALOG.jobs.values()
+JOB = CATALOG.jobs["j"]
+SHAPE = JOB.shape.id
 KEYS, SOURCES = 100, 10
-FAST = {
-    "delta.deletedFileRetentionDuration": "interval 1 seconds",
-    "delta.logRetentionDuration": "interval 1 seconds",
+FAST = {  # not by the clock, or what is left depends on the speed of the machine
+    "delta.deletedFileRetentionDuration": "interval 0 seconds",
+    "delta.logRetentionDuration": "interval 0 seconds",
 }
 
 
@@ -85,6 +89,7 @@ class Seen:
     batches: int
     checkpoints: int
     checkpoint_files: int
+    joined_files: int  # beside these, of results that LATEST looks at
     tables: int
     table_files: int
     restart_ms: float
@@ -95,9 +100,10 @@ def soak(state: Place, batches: int, panes: int, looks: set[int]) -> Iterator[Se
     """Commits batches, and tells what is there after some of them."""
     collection = OpenPanes(panes)
     journal = Journal(state, CATALOG, collection)
+    tables = Tables(journal.progress, journal.keep_rows)
     before = time.process_time()
     for number in range(batches):
-        _commit(journal, collection, number, panes)
+        _commit(journal, collection, tables, number, panes)
         if number % 64 == 63:
             journal.tidy()
         if number + 1 in looks:
@@ -106,7 +112,11 @@ def soak(state: Place, batches: int, panes: int, looks: set[int]) -> Iterator[Se
             before = time.process_time() - spent
 
 
-def _commit(journal: Journal, collection: OpenPanes, number: int, panes: int) -> None:
+def _commit(
+    journal: Journal, collection: OpenPanes, tables: Tables, number: int, panes: int
+) -> None:
+    now, open_ = number * JOB.shape.pane, panes * JOB.shape.pane
+    catalog, _ = tables.look(CATALOG, lambda axis: now, lambda shape: now - open_)
     new = collection.take(number)
     ledger, end = journal.progress.ledger, number + 1
     ledger.add(
@@ -120,12 +130,14 @@ def _commit(journal: Journal, collection: OpenPanes, number: int, panes: int) ->
     rows = pa.table({f.name: pa.array(made[f.name]).cast(f.type) for f in schema}, schema)
     c2 = C2(Reason.COMPLETE, 1.0, 1.0, 1.0, 1, ((1, 1),))
     left = JobWindows(JOB, rows, {(0, end): Counts(1)}, {(0, end): c2}, at=float(end))
-    journal.commit(CATALOG, Emission((left,), ToSave({SHAPE: [new]})))
+    journal.commit(catalog, Emission((left,), ToSave({SHAPE: [new]})))
+    list(tables.hear(catalog, JOB.title, left.tables()))
 
 
 def _seen(state: Place, batches: int, panes: int, commit_ms: float) -> Seen:
     storage = storage_of(state)
     streams, tables = storage.sizes("streams"), storage.sizes("results")
+    joined = sum("/joined/" in name for name in streams)
     times = []
     for _ in range(3 if storage.appends else 1):
         begun = time.process_time()
@@ -133,8 +145,8 @@ def _seen(state: Place, batches: int, panes: int, commit_ms: float) -> Seen:
         times.append(1e3 * (time.process_time() - begun))
         assert found.batch == batches - 1
     return Seen(
-        batches, sum(streams.values()), len(streams), sum(tables.values()), len(tables),
-        statistics.median(times), commit_ms,
+        batches, sum(streams.values()), len(streams) - joined, joined, sum(tables.values()),
+        len(tables), statistics.median(times), commit_ms,
     )  # fmt: skip
 
 
@@ -145,15 +157,15 @@ def main() -> None:
     parser.add_argument("--state")
     args = parser.parse_args()
     delta._SETTINGS |= FAST
-    table = Table("panes", "batches", "checkpoints kB", "files", "tables kB", "files",
+    table = Table("panes", "batches", "checkpoints kB", "files", "joined", "tables kB", "files",
                   "commit ms", "restart ms")  # fmt: skip
     for panes in map(int, args.panes.split(",")):
         looks = {n for n in (100, 300, 1000, 3000, 10_000, 30_000) if n <= args.batches}
         with tempfile.TemporaryDirectory(prefix="muntin-soak-") as folder:
             place = folder if args.state is None else f"{args.state}/panes-{panes}"
             for seen in soak(place, args.batches, panes, {*looks, args.batches}):
-                numbers = (seen.checkpoints / 1e3, seen.checkpoint_files, seen.tables / 1e3)
-                more = (seen.table_files, seen.commit_ms, seen.restart_ms)
+                numbers = (seen.checkpoints / 1e3, seen.checkpoint_files, seen.joined_files)
+                more = (seen.tables / 1e3, seen.table_files, seen.commit_ms, seen.restart_ms)
                 told = (f"{number:,.1f}" for number in (*numbers, *more))
                 table.add_row(f"{panes:,}", f"{seen.batches:,}", *told)
     Console(width=110).print(table)

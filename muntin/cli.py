@@ -229,7 +229,8 @@ def run(
         options = RunOptions(state, once, seconds, waits, chosen, held, access, folder, bound)
         program = programs.load(file, held)
         if once or access is None or not program.streams:
-            program = _chosen(program, None)  # jobs may be created while it runs
+            kept = any(stream.keep is not None for stream in program.streams.values())
+            program = program if kept else _chosen(program, None)  # some may be created later
         if summary is not None:
             _write(summary, "", "a")  # refused now rather than after the run
         totals = run_program(program, options, jvm, _err)
@@ -284,7 +285,7 @@ def results(
 @app.command()
 def ask(
     question: Annotated[
-        str, typer.Argument(help="SELECT … FROM a job with RETAIN, BETWEEN two times.")
+        str, typer.Argument(help="SELECT … FROM a job or stream with RETAIN, BETWEEN two times.")
     ],
     state: State = DEFAULT_STATE,
     format_: Format = OutputFormat.TABLE,
@@ -294,12 +295,23 @@ def ask(
     master: Annotated[
         str | None, typer.Option(help="Merge panes on Spark: local[4], or spark://HOST:PORT.")
     ] = None,
+    url: cli_control.Url = None,
+    token: cli_control.Token = None,
 ) -> None:
-    """Ask about any range of the past, from panes that jobs with RETAIN have left."""
+    """Ask about any range of the past, from what jobs and streams with RETAIN have left."""
     with loading():
         from muntin import api
         from muntin.show.past import write
 
+    if url is not None or token is not None:
+        if master is not None:
+            raise InputError("--master reads a state, and --url asks a program: give one of them")
+        client = cli_control.connected(state, url, token)
+        if explain:
+            typer.echo(client.explain(question))
+        else:
+            write(client.ask(question), format_, sys.stdout, sys.stderr)
+        return
     if explain:
         typer.echo(api.explain(question, state))
         return

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -36,7 +37,7 @@ Expected = Annotated[
 @jobs.command()
 def create(text: Text, state: State = DEFAULT_STATE, url: Url = None, token: Token = None) -> None:
     """Add a job: its first result is its first whole window."""
-    _tell(_connected(state, url, token).create(_read(text)))
+    _tell(connected(state, url, token).create(_read(text)))
 
 
 @jobs.command()
@@ -54,55 +55,44 @@ def replace(
     """Give a job another query: windows of before are brought to an end by the old one."""
     if at not in (None, "window", "pane"):
         raise InputError(f"--at is window or pane, not '{at}'")
-    _tell(_connected(state, url, token).replace(job, _read(text), at, expected))
+    _tell(connected(state, url, token).replace(job, _read(text), at, expected))
 
 
-@jobs.command()
-def drop(
-    job: Job,
-    expected: Expected = None,
-    state: State = DEFAULT_STATE,
-    url: Url = None,
-    token: Token = None,
-) -> None:
-    """Remove a job; results that it has stored stay."""
-    _tell(_connected(state, url, token).drop(job, expected))
+def _add(name: str, told: str, do: Callable[[Client, str, int | None], list[Change]]) -> None:
+    """A command that is an order to one job."""
+
+    def order(
+        job: Job,
+        expected: Expected = None,
+        state: State = DEFAULT_STATE,
+        url: Url = None,
+        token: Token = None,
+    ) -> None:
+        _tell(do(connected(state, url, token), job, expected))
+
+    jobs.command(name, help=told)(order)
 
 
-@jobs.command()
-def pause(
-    job: Job,
-    expected: Expected = None,
-    state: State = DEFAULT_STATE,
-    url: Url = None,
-    token: Token = None,
-) -> None:
-    """Stop computing a job until it is resumed."""
-    _tell(_connected(state, url, token).pause(job, expected))
-
-
-@jobs.command()
-def resume(
-    job: Job,
-    expected: Expected = None,
-    state: State = DEFAULT_STATE,
-    url: Url = None,
-    token: Token = None,
-) -> None:
-    """Go on with a job that was paused, from its next whole window."""
-    _tell(_connected(state, url, token).resume(job, expected))
-
-
-@jobs.command()
-def reset(
-    job: Job,
-    expected: Expected = None,
-    state: State = DEFAULT_STATE,
-    url: Url = None,
-    token: Token = None,
-) -> None:
-    """Empty a job's windows, everywhere at one boundary."""
-    _tell(_connected(state, url, token).reset(job, expected))
+_add(
+    "drop",
+    "Remove a job; results that it has stored stay.",
+    lambda app, job, seen: app.drop(job, seen),
+)
+_add(
+    "pause",
+    "Stop computing a job until it is resumed.",
+    lambda app, job, seen: app.pause(job, seen),
+)
+_add(
+    "resume",
+    "Go on with a job that was paused, from its next whole window.",
+    lambda app, job, seen: app.resume(job, seen),
+)
+_add(
+    "reset",
+    "Empty a job's windows, everywhere at one boundary.",
+    lambda app, job, seen: app.reset(job, seen),
+)
 
 
 @jobs.command("set")
@@ -115,7 +105,7 @@ def set_(
     token: Token = None,
 ) -> None:
     """Give a parameter of a job another value; it stays the same version."""
-    _tell(_connected(state, url, token).set_sql(job, parameter, value))
+    _tell(connected(state, url, token).set_sql(job, parameter, value))
 
 
 @jobs.command("list")
@@ -131,7 +121,7 @@ def list_(
 
         from muntin.show.jobs import draw
 
-    known = _connected(state, url, token).jobs()
+    known = connected(state, url, token).jobs()
     if as_json:
         for job in known:
             typer.echo(json.dumps(asdict(job), ensure_ascii=False))
@@ -151,7 +141,7 @@ def sql(
     with loading():
         from muntin.show.shell import Shell
 
-    shell = Shell(lambda: _connected(state, url, token), None if url else state, sys.stdout)
+    shell = Shell(lambda: connected(state, url, token), None if url else state, sys.stdout)
     if text is not None:
         shell.do(text)
     elif sys.stdin.isatty():
@@ -160,11 +150,14 @@ def sql(
         shell.do(sys.stdin.read())
 
 
-def _connected(state: str, url: str | None, token: Path | None) -> Client:
+def connected(state: str, url: str | None, token: Path | None) -> Client:
+    """The program that is meant, by its address or by its state."""
     with loading():
         from muntin.control.access import token_in
         from muntin.control.client import connect
 
+    if url is not None and not url.startswith(("http://", "https://")):
+        raise InputError(f"--url {url} is no address; say for example http://127.0.0.1:7080")
     return connect(url or state, None if token is None else token_in(token))
 
 

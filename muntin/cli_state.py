@@ -36,7 +36,13 @@ def show(state: State, as_json: Json = False) -> None:
 
 
 @states.command()
-def check(state: State, as_json: Json = False) -> None:
+def check(
+    state: State,
+    as_json: Json = False,
+    every: Annotated[
+        bool, typer.Option("--all", help="Name every file that is left over.")
+    ] = False,
+) -> None:
     """Read every file, and tell what is wrong; ends with 1 if something is damaged."""
     with loading():
         from muntin.show.state import tell
@@ -48,6 +54,6 @@ def check(state: State, as_json: Json = False) -> None:
         told = [{"weight": f.weight.value, "place": f.place, "text": f.text} for f in findings]
         typer.echo(json.dumps({"findings": told}))
     else:
-        tell(findings, console(sys.stdout))
+        tell(findings, console(sys.stdout), every)
     if any(finding.weight is Weight.DAMAGE for finding in findings):
         raise typer.Exit(1)

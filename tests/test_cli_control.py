@@ -32,6 +32,12 @@ def said(*words: str, given: str | None = None) -> str:
     return done.output
 
 
+def test_an_address_is_no_folder() -> None:
+    for command in (("job", "list"), ("job", "pause", "sums"), ("sql", "SHOW JOBS")):
+        with pytest.raises(InputError, match=r"--url 127.0.0.1 is no address; say for example"):
+            said(*command, "--url", "127.0.0.1")
+
+
 def test_a_job_from_its_creation_to_its_end(here: Running, tmp_path: Path) -> None:
     at = "--state", str(here.state)
     file = tmp_path / "big.sql"

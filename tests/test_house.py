@@ -14,7 +14,6 @@ TESTS = ROOT / "tests"
 # Modules without a test of their name, each with what shows that it works.
 TESTED_ELSEWHERE = {
     "ask/columns": "whatever is asked and refused in tests/ask/test_answering.py",
-    "ask/keeping": "whatever is read in tests/ask/test_answering.py",
     "ask/question": "whatever is asked and refused in tests/ask/test_answering.py",
     "control/connection": "silent clients and a thousand of them in tests/control/test_service.py",
     "control/refusals": "statuses and messages in tests/control/test_ordering.py",

@@ -48,6 +48,7 @@ class Panel:
     y: str
     lines: Mapping[str, Line]
     top: float | None = None
+    is_logarithmic: bool = False  # along x
 
 
 def draw(path: Path, title: str, panels: Sequence[Panel]) -> None:
@@ -89,5 +90,10 @@ def _draw(axes: Axes, panel: Panel) -> None:
         )
     axes.set(title=panel.title, xlabel=panel.x, ylabel=panel.y)
     axes.set_ylim(0, panel.top)
+    if panel.is_logarithmic:
+        xs = sorted({x for line in panel.lines.values() for x in line.xs})
+        axes.set_xscale("log")
+        axes.set_xticks(xs, [f"{x:g}" for x in xs])
+        axes.minorticks_off()
     axes.grid(alpha=0.3)
     axes.legend(fontsize=8)

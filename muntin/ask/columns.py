@@ -11,6 +11,7 @@ from sqlglot import exp
 
 from muntin.errors import LanguageError
 from muntin.kernel.around import looks_back
+from muntin.kernel.kinds import kind_of
 from muntin.kernel.statements import count_cell
 from muntin.language.script import Script, tokens
 from muntin.model.jobs import Finish, Job, Output
@@ -105,6 +106,10 @@ def _columns(job: Job) -> Iterator[Column]:
 
 def _words(job: Job) -> Sequence[str] | None:
     """What each output is made of, as the job's text has it; None where that cannot be told."""
+    code, part = job.shape.code, job.shape.parts[0]
+    if code is not None:  # a key, and what the cells of its values merge to
+        rules = [cell.merge for cell in part.cells if cell is not count_cell(part)]
+        return ["key", f"{rules[0]}(value)"] if code.style == "cells" and rules else None
     words = _listed(job.edition.text, job.edition.values)
     return words if len(words) == len(job.outputs) else None
 
@@ -126,6 +131,16 @@ def rows_of(job: Job) -> Job:
     return job if job.around is not None else Job(
         job.name, job.shape, job.windows, job.finishes, job.outputs, edition=job.edition
     )  # fmt: skip
+
+
+def refuse_groups(job: Job) -> str | None:
+    """Why the panes of a job cannot be merged for groups of a question."""
+    if kind_of(job.shape).has_cells:
+        return None
+    return (
+        "only its Python knows what its values come to, for its own keys: ask for its rows, and "
+        f"group them in a query around: FROM (SELECT * FROM {job.title} …)"
+    )
 
 
 def refuse_previous(job: Job) -> str | None:

@@ -20,12 +20,14 @@ import pyarrow.compute as pc
 from muntin.errors import InputError, StateError
 from muntin.kernel.block import Block
 from muntin.kernel.engine import run
+from muntin.kernel.kinds import kind_of
 from muntin.kernel.merge import distinct
+from muntin.kernel.python.partials import SCHEMA as OBJECTS
 from muntin.kernel.statements import cells_of, key_names
 from muntin.model.jobs import Job
 from muntin.model.shapes import Shape
 from muntin.run.kept import decoded
-from muntin.run.past import Past
+from muntin.run.past import Asked, Past
 from muntin.store.blocks import BlockFiles
 from muntin.store.checkpoint import STREAMS, Checkpoint, saved_of
 from muntin.store.panes import FOLDER, PaneFile, PaneFiles, Piece, pieces_of
@@ -43,6 +45,7 @@ class Retained:
     title: str
     stream: str
     job: Job
+    asked: Asked
     past: Past
     panes: PaneFiles
     blocks: BlockFiles
@@ -112,9 +115,9 @@ class Keeping:
         self._state = storage_of(state)
         self._memory = memory or Memory(0)
 
-    def jobs(self) -> dict[str, Retained]:
-        """The jobs that can be asked about, by title: of several versions the newest."""
-        found: dict[str, Retained] = {}
+    def jobs(self) -> dict[str, tuple[Retained, ...]]:
+        """The jobs that can be asked about, by title: each shape that versions of them have."""
+        found: dict[str, list[Retained]] = {}
         for stream in self._state.folders(STREAMS):
             checkpoint = Checkpoint(self._state, stream)
             document = checkpoint.document()
@@ -123,15 +126,12 @@ class Keeping:
             saved = saved_of(document)
             panes = PaneFiles(checkpoint.folder, dict(saved.panes), dict(saved.moved))
             blocks = BlockFiles(checkpoint.folder, dict(document["blocks"]))
-            newest: dict[str, tuple[int, int]] = {}
             for past in saved.progress.past.values():
                 for title, asked in past.jobs.items():
-                    if (asked.edition, past.until) < newest.get(title, (0, 0)):
-                        continue
-                    newest[title] = asked.edition, past.until
                     job = _job(asked.text, past.pane)
-                    found[title] = Retained(title, stream, job, past, panes, blocks, saved.batch)
-        return found
+                    one = Retained(title, stream, job, asked, past, panes, blocks, saved.batch)
+                    found.setdefault(title, []).append(one)
+        return {title: _of_one_kind(several) for title, several in found.items()}
 
     def again(self, do: Callable[[], T]) -> T:
         """Does something that reads, once more where a program has changed files meanwhile."""
@@ -150,14 +150,26 @@ class Keeping:
         With `keys`, rows whose first key is another may be left out.
         """
         read = Read()
-        tables = [*self._kept(of, lower, min(upper, of.moved), keys, read)]
-        if upper > of.moved:
-            tables += self._open(of, max(lower, of.moved), upper, read)
+        tables = [*self.pieces(of, lower, upper, keys, read)]
         if not tables:
             return empty_rows(of.shape.answered), read
-        rows = pa.concat_tables(tables, promote_options="default")
-        read.rows = rows.num_rows
-        return rows, read
+        return pa.concat_tables(tables, promote_options="default"), read
+
+    def pieces(
+        self,
+        of: Retained,
+        lower: int,
+        upper: int,
+        keys: Collection[str | int] | None,
+        read: Read,
+    ) -> Iterator[pa.Table]:
+        """The same rows, some at a time; what is read is added to `read`."""
+        for table in self._kept(of, lower, min(upper, of.moved), keys, read):
+            read.rows += table.num_rows
+            yield table
+        for table in self._open(of, max(lower, of.moved), upper, read) if upper > of.moved else ():
+            read.rows += table.num_rows
+            yield table
 
     def look(
         self, of: Retained, lower: int, upper: int, keys: Collection[str | int] | None
@@ -244,6 +256,15 @@ class Keeping:
         yield rows
 
 
+def _of_one_kind(several: Sequence[Retained]) -> tuple[Retained, ...]:
+    """Versions of a job; or the newest of a stream, if that has the name and was kept last."""
+    last = max(several, key=lambda of: of.past.until)
+    if not last.job.is_keeper:
+        return tuple(of for of in several if not of.job.is_keeper)
+    kept = [of for of in several if of.job.is_keeper]
+    return (max(kept, key=lambda of: (of.asked.edition, of.past.until)),)
+
+
 def _shared(shape: Shape, blocks: Sequence[Block], lower: int) -> pa.Table:
     """The rows of blocks from a position on, without those of single windows."""
     tables = [empty_rows(shape.answered)]
@@ -290,6 +311,8 @@ def _job(text: str, pane: int) -> Job:
 
 def empty_rows(shape: Shape) -> pa.Table:
     """No rows of a shape, with the columns that they would have."""
+    if not kind_of(shape).has_cells:
+        return OBJECTS.empty_table().drop_columns(["spec", "not_before"])
     columns = ["CAST(NULL AS BIGINT) AS pane", "CAST(NULL AS TINYINT) AS part"]
     columns += [
         f"CAST(NULL AS {key.type}) AS {name}"
@@ -304,10 +327,14 @@ def empty_rows(shape: Shape) -> pa.Table:
     return run(f"SELECT {', '.join(columns)} LIMIT 0", {}, "rows of nothing")
 
 
-def require(jobs: Sequence[str], state: object) -> None:
+def require(jobs: Sequence[str], state: Place) -> None:
     """Raises an InputError if there is nothing to ask about."""
     if not jobs:
+        from muntin.store.inspection import there  # which loads more than an answer needs
+
+        there(state)
         raise InputError(
-            f"no job of the state {state} has retained panes yet; RETAIN behind the WINDOW of a "
-            "job has them kept, for example RETAIN 7 DAYS"
+            f"no job or stream of the state {state} has retained anything yet; RETAIN behind the "
+            "WINDOW of a job has its panes kept, for example RETAIN 7 DAYS, and RETAIN 7 DAYS OF "
+            "STREAM in CREATE STREAM its records"
         )

@@ -6,6 +6,8 @@ groups. So every group is one row when the user's own text runs over it, with it
 its aggregates in the place of calls. All else of SQL is DuckDB's: HAVING, ORDER BY, OVER, CTEs,
 subqueries. A SELECT that does not aggregate, or that joins, sees the rows of the job as a window
 over the range would have them.
+
+Of a stream whose records are kept, every SELECT sees the records, and all of SQL is DuckDB's.
 """
 
 from __future__ import annotations
@@ -16,16 +18,26 @@ from difflib import get_close_matches
 
 from sqlglot import exp
 
-from muntin.ask.columns import Column, Columns, refuse_previous
+from muntin.ask.columns import Column, Columns, refuse_groups, refuse_previous
 from muntin.ask.ranges import Asked, Ranges, taken_apart
 from muntin.errors import LanguageError
 from muntin.kernel.engine import quote
 from muntin.language.calls import is_aggregate, is_query, is_windowed
+from muntin.language.dialect import Muntin
 from muntin.language.script import Script, span, tokens
 from muntin.model.jobs import Job, Output
 
 _TABLE_FUNCTIONS = ("unnest", "range", "generate_series")
+_OF_NOBODY = (
+    "this is the range of no job or stream: it stands behind the name of one in FROM, or behind "
+    "the clauses of that SELECT, and there is one for each"
+)
 _COMPARED = (exp.EQ, exp.In)
+_CONSTANT = (
+    exp.EQ, exp.NEQ, exp.GT, exp.GTE, exp.LT, exp.LTE, exp.In, exp.Between, exp.Is, exp.Like,
+    exp.And, exp.Or, exp.Not, exp.Paren, exp.Neg, exp.Column, exp.Identifier, exp.Literal,
+    exp.Boolean, exp.Null,
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -40,6 +52,8 @@ class Wanted:
     groups: tuple[str, ...] | None = None  # over keys; None: every row of the job
     columns: tuple[Output, ...] = ()  # of groups: the aggregates that are asked for
     keys: frozenset[str | int] | None = None  # values of the first key, where no others count
+    places: tuple[tuple[str, tuple[int, int]], ...] = ()  # where conditions and groups are written
+    records: frozenset[str] | None = None  # of a stream: the columns that the question may name
 
 
 @dataclass(frozen=True)
@@ -49,9 +63,27 @@ class Question:
     text: str
     sql: str
     wanted: tuple[Wanted, ...]
+    edits: tuple[tuple[tuple[int, int], str], ...] = ()  # what the statement has for words of it
+
+    def place(self, start: int, end: int) -> tuple[int, int]:
+        """Where in the text that is which the statement has between two places."""
+        return self._written(start, 0), max(self._written(end, 1), self._written(start, 0) + 1)
+
+    def _written(self, at: int, side: int) -> int:
+        """A place of the statement in the text; within an edit, the start or the end of it."""
+        moved = 0  # by how much the statement is ahead
+        for place, other in self.edits:
+            first, last = place[0] + moved, place[0] + moved + len(other)
+            if at < first + side:
+                break
+            if at < last + side:
+                return place[side]
+            moved = last - place[1]
+        return min(max(0, at - moved), len(self.text))
 
 
-Known = Callable[[str], Job]  # a job by its title; raises an InputError if there is none
+Known = Callable[[str, Asked | None], Job]
+"""A job by its title, as it was in a range; raises an InputError if nothing is there of it."""
 
 
 def question_of(text: str, known: Known, titles: Sequence[str]) -> Question:
@@ -62,7 +94,7 @@ def question_of(text: str, known: Known, titles: Sequence[str]) -> Question:
     queries = [s for s in script.statements if is_query(s)]
     if len(script.statements) != 1 or len(queries) != 1:
         raise LanguageError("expected one SELECT", whole, 0)
-    return _Reader(whole, script, ranges, known, titles).read(queries[0])
+    return _Reader(whole, script, ranges, known, titles, queries[0]).read()
 
 
 @dataclass
@@ -81,10 +113,13 @@ class _Reader:
     ranges: Ranges
     known: Known
     titles: Sequence[str]
+    query: exp.Expr
     edits: dict[tuple[int, int], str] = field(default_factory=dict)
     wanted: list[Wanted] = field(default_factory=list)
+    taken: set[tuple[int, int]] = field(default_factory=set)  # the places of ranges
 
-    def read(self, query: exp.Expr) -> Question:
+    def read(self) -> Question:
+        query = self.query
         own = {cte.alias.lower() for cte in query.find_all(exp.CTE)}
         for node in query.find_all(exp.Table):
             self._check_table(node, own)
@@ -92,21 +127,26 @@ class _Reader:
             self._select(select, own)
         if not self.wanted:
             jobs = ", ".join(self.titles) or "none yet"
-            raise self._error(f"expected FROM and a job that retains its panes: {jobs}", query)
-        return Question(self.text, self._edited(query), tuple(self.wanted))
-
-    def _edited(self, query: exp.Expr) -> str:
-        text, at = [], 0
+            message = f"expected FROM and a job or a stream that is retained: {jobs}"
+            raise self._error(message, query)
+        for asked in self.ranges.every:
+            if asked.place not in self.taken:
+                raise LanguageError(_OF_NOBODY, self.text, *asked.place)
+        text, edits, at = list[str](), list[tuple[tuple[int, int], str]](), 0
         for (start, end), other in sorted(self.edits.items()):
             if start >= at:  # what is inside of another was exchanged with it
                 text += [self.ranges.text[at:start], other]
+                edits.append(((start, end), other))
                 at = end
-        return "".join([*text, self.ranges.text[at:]])
+        sql = "".join([*text, self.ranges.text[at:]])
+        return Question(self.text, sql, tuple(self.wanted), tuple(edits))
 
     def _check_table(self, node: exp.Table, own: set[str]) -> None:
         if isinstance(node.this, exp.Anonymous):
             if node.this.name.lower() not in _TABLE_FUNCTIONS:
-                raise self._error(f"{node.this.name} cannot be asked; only jobs can", node.this)
+                raise self._error(
+                    f"{node.this.name} cannot be asked; only jobs and streams can", node.this
+                )
         elif not node.args.get("db") and node.name.lower() in own:
             return
         elif node.args.get("db"):
@@ -116,16 +156,33 @@ class _Reader:
         tables = [t for node in _tables_of(select) if (t := self._table(node, own)) is not None]
         if not tables:
             return
+        alone = len(tables) == 1 and not select.args.get("joins")
+        streams = [table for table in tables if table.columns.job.is_keeper]
+        for table in streams:
+            self._records(table, select if alone else None)
+        for item in select.expressions if streams else ():
+            if _called(item) == "count" and self.script.words(item).endswith("(*)"):
+                self._rename(item)
+        tables = [table for table in tables if not table.columns.job.is_keeper]
         parts = [*select.expressions, *_clauses(select)]
         found = [node for part in parts for node in _aggregates(part)]
         grouped = select.args.get("group") is not None or bool(found)
-        if grouped and len(tables) == 1 and not select.args.get("joins"):
+        if grouped and alone and tables:
+            why = refuse_groups(tables[0].columns.job)
+            if why is not None:
+                raise self._error(f"job '{tables[0].title}': {why}", found[0] if found else select)
             _Grouped(self, select, tables[0]).read()
             return
         if grouped:
             self._check_joined(found, tables)
         for table in tables:
-            self._whole(table, select if len(tables) == 1 else None)
+            self._whole(table, select if alone else None)
+
+    def _rename(self, item: exp.Expr) -> None:
+        """Has an item be called as it is written."""
+        place, words = span(item), self.script.words(item)
+        if place is not None:
+            self.edits[place] = f"{words} AS {quote(words)}"
 
     def _table(self, node: exp.Expr, own: set[str]) -> _Table | None:
         if not isinstance(node, exp.Table) or not isinstance(node.this, exp.Identifier):
@@ -136,13 +193,18 @@ class _Reader:
         if title is None:
             close = get_close_matches(node.name, self.titles, n=1)
             hint = f"did you mean {close[0]}?" if close else (
-                f"these have panes: {', '.join(self.titles) or 'none'}; RETAIN behind the WINDOW "
-                "of a job has them kept"
+                f"these can be asked: {', '.join(self.titles) or 'none'}; RETAIN behind the WINDOW "
+                "of a job has its panes kept, and RETAIN … OF STREAM the records of a stream"
             )  # fmt: skip
-            raise self._error(f"there is no job '{node.name}' that retains its panes; {hint}", node)
+            message = f"there is no job or stream '{node.name}' that is retained; {hint}"
+            raise self._error(message, node)
         start, end = self._name(node)
-        columns = Columns(self.known(title))
-        return _Table(node, node.alias or node.name, title, columns, self.ranges.of(start, end))
+        alias = node.args.get("alias")
+        ends = [end] if alias is None or alias.this is None else [end, _end(alias.this)]
+        asked = self.ranges.of(start, *ends)
+        self.taken |= {each.place for each in self.ranges.behind(start, *ends)}
+        columns = Columns(self.known(title, asked))
+        return _Table(node, node.alias or node.name, title, columns, asked)
 
     def _name(self, node: exp.Table) -> tuple[int, int]:
         return int(node.this.meta["start"]), int(node.this.meta["end"]) + 1
@@ -160,15 +222,42 @@ class _Reader:
         if why is not None:
             raise self._error(f"job '{table.title}': {why}", table.node)
         where: tuple[str, ...] = ()
-        keys = None
+        keys, places = None, tuple[tuple[str, tuple[int, int]], ...]()
         condition = select.args.get("where") if select is not None else None
         if condition is not None and table.columns.job.around is None:
             early = [c for c in _conditions(condition.this) if self.of_keys(c, table)]
             where = tuple(self.over_keys(each, table) for each in early)
+            places = tuple(zip(where, map(self.place, early), strict=True))
             keys = self.first_keys(early, table)
         self.wanted.append(
-            Wanted(self.relation(table), table.title, table.called, table.asked, where, keys=keys)
+            Wanted(
+                self.relation(table),
+                table.title,
+                table.called,
+                table.asked,
+                where,
+                keys=keys,
+                places=places,
+            )
         )
+
+    def _records(self, table: _Table, select: exp.Select | None) -> None:
+        """The records of a stream; those that plain conditions leave out are not looked at."""
+        condition = select.args.get("where") if select is not None else None
+        plain = [] if condition is None else [
+            each for each in _conditions(condition.this)
+            if _is_plain(each) and self.of_keys(each, table)
+        ]  # fmt: skip
+        where = tuple(self.over_keys(each, table) for each in plain)
+        named = frozenset(column.name for column in table.columns.every)
+        if not _takes_all(self.query, {table.called.lower(), table.title.lower()}):
+            words = {token.text.lower() for token in Muntin().tokenize(self.ranges.text)}
+            named = frozenset(name for name in named if name.lower() in words)
+        keys = self.first_keys(plain, table)
+        self.wanted.append(
+            Wanted(self.relation(table), table.title, table.called, table.asked, where, keys=keys,
+                   records=named)
+        )  # fmt: skip
 
     def _check_joined(self, found: Sequence[exp.Expr], tables: Sequence[_Table]) -> None:
         """Aggregates over several jobs are over rows: these have to be aggregates that may be."""
@@ -231,8 +320,10 @@ class _Reader:
         )
 
     def _error(self, message: str, node: exp.Expr) -> LanguageError:
-        place = span(node) or (0, len(self.text))
-        return LanguageError(message, self.text, *place)
+        return LanguageError(message, self.text, *self.place(node))
+
+    def place(self, node: exp.Expr) -> tuple[int, int]:
+        return span(node) or (0, len(self.text))
 
 
 class _Grouped:
@@ -244,6 +335,7 @@ class _Grouped:
         self._table = table
         self._groups: dict[tuple[str, ...], str] = {}  # SQL over keys, by what tells it apart
         self._outputs: dict[str, Output] = {}
+        self._places: list[tuple[str, tuple[int, int]]] = []
         self._aliases = {
             item.alias.lower(): item.this
             for item in select.expressions
@@ -261,6 +353,7 @@ class _Grouped:
             if place is not None:
                 reader.edits[place] = "true"
         sql = tuple(reader.over_keys(each, table) for each in conditions)
+        self._places += zip(sql, map(reader.place, conditions), strict=True)
         keys = reader.first_keys(conditions, table)
         for node in self._group_nodes():
             self._group(node)
@@ -275,7 +368,17 @@ class _Grouped:
         outputs = tuple(self._outputs.values())
         groups = tuple(self._groups.values())
         reader.wanted.append(
-            Wanted(relation, table.title, table.called, table.asked, sql, groups, outputs, keys)
+            Wanted(
+                relation,
+                table.title,
+                table.called,
+                table.asked,
+                sql,
+                groups,
+                outputs,
+                keys,
+                tuple(self._places),
+            )
         )
 
     def _check_condition(self, node: exp.Expr) -> None:
@@ -330,6 +433,7 @@ class _Grouped:
             raise self._reader.refuse(node, self._table, what)
         sql = self._reader.over_keys(node, self._table)
         self._groups.setdefault(tokens(sql), sql)
+        self._places.append((sql, self._reader.place(node)))
 
     def _item(self, item: exp.Expr) -> None:
         """An item of the list; one without a name keeps that which it would have."""
@@ -456,6 +560,33 @@ def _conditions(node: exp.Expr) -> Iterator[exp.Expr]:
         yield from _conditions(node.this)
     else:
         yield node
+
+
+def _is_plain(condition: exp.Expr) -> bool:
+    """Whether a condition is of columns and constants alone: the same, whenever it is asked."""
+    return all(isinstance(node, _CONSTANT) for node in condition.walk())
+
+
+def _takes_all(query: exp.Expr, called: set[str]) -> bool:
+    """Whether a question may be about columns that it does not name."""
+    if query.find(exp.Pivot, exp.PositionalColumn) is not None:
+        return True
+    if any(not isinstance(star.parent, exp.Anonymous) or star.parent.name.lower() == "columns"
+           for star in query.find_all(exp.Star)):  # fmt: skip
+        return True
+    if any(call.name.lower() == "columns" for call in query.find_all(exp.Anonymous)):
+        return True
+    if any(join.args.get("method") == "NATURAL" for join in query.find_all(exp.Join)):
+        return True
+    if any(each.columns and isinstance(each.parent, exp.Table)
+           for each in query.find_all(exp.TableAlias)):  # fmt: skip
+        return True
+    return any(column.name.lower() in called for column in query.find_all(exp.Column))
+
+
+def _end(name: exp.Expr) -> int:
+    """Where a name ends, if it is one of the text."""
+    return int(name.meta.get("end", -2)) + 1
 
 
 def _tables_of(select: exp.Select) -> Iterator[exp.Expr]:

@@ -5,6 +5,7 @@ is for every job that has none of its own. SQL has no such clause, and would tak
 operator; so ranges are found among the words of a text, and cut out of it before it is parsed:
 
     FROM job BETWEEN …                  behind a name in FROM, it is a range
+    FROM job VERSION 2 …                so is this, of panes of one version of the job
     GROUP BY, ORDER BY, LIMIT … BETWEEN there it is one, too; an operator stands in parentheses
     WHERE … BETWEEN                     behind a value or IN (…); behind a column it is an operator
 """
@@ -12,7 +13,7 @@ operator; so ranges are found among the words of a text, and cut out of it befor
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 
 from sqlglot.tokenizer_core import Token, TokenType
@@ -34,6 +35,12 @@ class Asked:
     bounds: tuple[str, str] | None = None  # as they are quoted
     last_us: int = 0
     ago_us: int = 0
+    version: int | None = None  # of the job
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether it is all that there is."""
+        return self.bounds is None and not self.last_us
 
 
 @dataclass(frozen=True)
@@ -48,13 +55,25 @@ class Ranges:
     of_selects: Mapping[int, Asked] = field(default_factory=dict)  # by the place of SELECT
     selects: Sequence[tuple[int, int]] = ()  # where words are, and to which SELECT they belong
 
-    def of(self, start: int, end: int) -> Asked | None:
-        """The range of a job whose name is there."""
-        mine = self.of_tables.get(end)
-        if mine is not None:
-            return mine
+    @property
+    def every(self) -> tuple[Asked, ...]:
+        return (*self.of_tables.values(), *self.of_selects.values())
+
+    def of(self, start: int, *ends: int) -> Asked | None:
+        """The range of a job whose name begins there, and ends there, as does what it is called."""
+        said = self.behind(start, *ends)
+        return replace(said[-1], version=said[0].version) if said else None
+
+    def behind(self, start: int, *ends: int) -> list[Asked]:
+        """What is said of its range: a version, and bounds behind that, or one of them."""
         inside = [select for at, select in self.selects if at <= start]
-        return self.of_selects.get(inside[-1]) if inside else None
+        places = [*(self.of_tables.get(end) for end in ends)]
+        places += [self.of_selects.get(inside[-1])] if inside else []
+        said: list[Asked] = []
+        for asked in places:
+            if asked is not None and (not said or (said[-1].is_whole and asked.version is None)):
+                said.append(asked)
+        return said
 
 
 def taken_apart(text: str) -> Ranges:
@@ -75,7 +94,7 @@ class _Finder:
         of_tables: dict[int, Asked] = {}
         of_selects: dict[int, Asked] = {}
         selects: list[tuple[int, int]] = []
-        cut, at = list(self._text), 0
+        cut, at, ended = list(self._text), 0, 0
         while at < len(self._tokens):
             token = self._tokens[at]
             self._look(at)
@@ -84,8 +103,13 @@ class _Finder:
             if taken is None:
                 at += 1
                 continue
-            behind = self._tokens[at - 1]
+            behind, follows = self._tokens[at - 1], at == ended
             asked, at = taken
+            ended = at
+            if follows and asked.version is not None:
+                raise self._error("VERSION stands before the range", *asked.place)
+            if follows:
+                raise self._error("there is a range already", *asked.place)
             if self._clause in ("FROM", "JOIN"):
                 of_tables[behind.end + 1] = asked
             elif self._select in of_selects:
@@ -122,11 +146,26 @@ class _Finder:
         if kind is TokenType.BETWEEN and self._is_range(at):
             return self._between(at)
         number = self._at(at + 1)
+        if self._clause in ("FROM", "JOIN") and token.text.upper() == "VERSION" and number:
+            return self._version(at, number)
         if token.text.upper() == "LAST" and number and number.token_type is TokenType.NUMBER:
             length, end = self._length(at + 1)
             ago, end = self._ago(end)
             return Asked((token.start, self._tokens[end - 1].end + 1), None, length, ago), end
         return None
+
+    def _version(self, at: int, number: Token) -> tuple[Asked, int] | None:
+        """The version of a job, and its range if one follows."""
+        if number.token_type is not TokenType.NUMBER:
+            return None
+        if not number.text.isdigit():
+            message = "versions are whole numbers, as in VERSION 2"
+            raise self._error(message, number.start, number.end + 1)
+        asked, end = Asked((0, number.end + 1)), at + 2
+        if self._at(end) is not None:
+            asked, end = self._taken(end) or (asked, end)
+        place = self._tokens[at].start, asked.place[1]
+        return replace(asked, place=place, version=int(number.text)), end
 
     def _is_range(self, at: int) -> bool:
         before = self._tokens[at - 1]
@@ -189,7 +228,7 @@ def positions_of(asked: Asked | None, began: int, until: int, text: str) -> tupl
 
     Times without a day are of the day on which the panes end. Without a range, it is all of them.
     """
-    if asked is None:
+    if asked is None or asked.is_whole:
         return began, until
     if asked.bounds is None:
         end = until - asked.ago_us

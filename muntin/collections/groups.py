@@ -64,7 +64,7 @@ class Bounds:
     @staticmethod
     def fitting(total: int, tasks: int) -> Bounds:
         """Bounds that keep so many tasks about equally busy with data of this size."""
-        upper = max(_WORTH_A_TASK, 3 * total // (2 * max(1, tasks)))
+        upper = max(_WORTH_A_TASK, 5 * total // (4 * max(1, tasks)))
         return Bounds(upper // 3, upper, tasks)
 
 

@@ -12,7 +12,8 @@ from typing import NamedTuple
 
 from muntin.collections.groups import Group
 
-_WORTH_MOVING = 0.8  # a move leaves both executors with less than this of what the busier had
+_WORTH_MOVING = 0.8  # moves leave every executor with less than this of what the busiest had
+_TOO_LITTLE = 0.02  # of what the busiest had, to be moved
 _HOT, _COLD = 1.5, 0.75  # of what one home serves: where it gets help, and where help leaves
 ENOUGH_DEMAND = 16.0  # queries of late, without which nothing is hot
 
@@ -109,22 +110,30 @@ def _inherited(group: Group, former: Homes) -> tuple[Executor, ...]:
 def _relieve(
     homes: dict[Group, tuple[Executor, ...]], held: dict[Executor, int], sizes: Sequence[int]
 ) -> None:
-    """Moves the largest groups that are worth it from the busiest executor to the idlest."""
+    """Moves groups from the busiest executor to the idlest, if that relieves the busiest by much.
+
+    Several moves may be needed for that, and none is made where they would not be worth it.
+    """
+    moved, left = dict(homes), dict(held)
+    before = max(held.values())
     while True:
-        busy, idle = max(held, key=lambda each: (held[each], each)), _least(held)
+        busy, idle = max(left, key=lambda each: (left[each], each)), _least(left)
         moving = [
-            (weight, group)
-            for group, places in homes.items()
+            (max(left[busy] - weight, left[idle] + weight), group)
+            for group, places in moved.items()
             if busy in places and idle not in places
             for weight in [_weight(group, sizes)]
-            if max(held[busy] - weight, held[idle] + weight) < _WORTH_MOVING * held[busy]
+            if _TOO_LITTLE * before < weight < left[busy] - left[idle]
         ]
         if not moving:
-            return
-        weight, group = max(moving)
-        homes[group] = tuple(idle if home == busy else home for home in homes[group])
-        held[busy] -= weight
-        held[idle] += weight
+            break
+        _, group = min(moving)
+        moved[group] = tuple(idle if home == busy else home for home in moved[group])
+        left[busy] -= _weight(group, sizes)
+        left[idle] += _weight(group, sizes)
+    if max(left.values()) < _WORTH_MOVING * before:
+        homes.update(moved)
+        held.update(left)
 
 
 def _least(held: Mapping[Executor, int]) -> Executor:

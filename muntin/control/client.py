@@ -10,6 +10,7 @@ import json
 import ssl
 import time
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -69,7 +70,7 @@ class Change:
         if self.begin is None:
             return told
         begin = self.begin
-        at = f"{begin:,}" if isinstance(begin, int) else begin.strftime("%Y-%m-%d %H:%M:%S")
+        at = f"{begin:,}" if isinstance(begin, int) else f"{begin:%Y-%m-%d %H:%M:%S} UTC"
         which = f"start at {at} or later" if self.by == "start" else f"end after {at}"
         return f"{told}: for windows that {which}"
 
@@ -165,9 +166,18 @@ class Client:
     def latest(self, job: str, window: str | None = None) -> list[Answer]:
         """The newest result of each of a job's windows, from the memory of the program.
 
-        Or of one of them, by its name, as `1 hour`.
+        Or of one of them, by its name, as `1 hour`; an InputError if there is none of that name.
         """
-        return [each for each in self._answers(job, "latest") if window in (None, each.window)]
+        answers = self._answers(job, "latest")
+        found = [each for each in answers if window in (None, each.window)]
+        if window is not None and not found:
+            windows = [each.window for each in answers]
+            with suppress(MuntinError):  # it does not run any more
+                windows += self.job(job).windows
+            if window not in windows:
+                there = ", ".join(f"'{each}'" for each in dict.fromkeys(windows)) or "none"
+                raise InputError(f"job '{job}' has no window '{window}'; there are: {there}")
+        return found
 
     def results(self, job: str) -> list[Answer]:
         """All results of a job."""
@@ -271,6 +281,11 @@ class Client:
         self, job: str, parameter: str, value: object, expected: int | None = None
     ) -> list[Change]:
         """Gives a parameter of a job another value."""
+        if value is not None and not isinstance(value, str | bool | int | float):
+            raise InputError(
+                f"parameter '{parameter}' of job '{job}': a value is a number, a text, True, False "
+                f"or None, not a {type(value).__name__}; `set_sql` takes any constant of SQL"
+            )
         path = f"/jobs/{quote(job)}/parameters/{quote(parameter)}"
         return self._order("PUT", path, {"value": value, "expected": expected})
 

@@ -20,7 +20,7 @@ import pyarrow.compute as pc
 
 from muntin.control.told import FIRST, Position, Told, told
 from muntin.errors import InputError
-from muntin.run.many import StoredWindows
+from muntin.run.many import Stored
 from muntin.run.results import Departing, Emission
 from muntin.store import history
 from muntin.store.results import Results
@@ -48,7 +48,7 @@ class Departed:
     @property
     def is_stored(self) -> bool:
         """Whether some rows are in files alone."""
-        return any(isinstance(each, StoredWindows) for each in self.windows)
+        return any(isinstance(each, Stored) for each in self.windows)
 
     @cached_property
     def table(self) -> pa.Table:

@@ -15,6 +15,7 @@ from muntin.control.refusals import RefusedError
 BODY = 1 << 20  # bytes of a request
 _SECONDS = 10.0  # in which a body comes
 _LOOKS = {"GET", "HEAD"}
+_CHANGES = {"POST", "PUT", "DELETE"}  # others are no methods of anything here
 
 
 class Guard:
@@ -55,7 +56,7 @@ class Guard:
             message = f"{given}; send `Authorization: Bearer TOKEN` with that of --control-token"
             raise RefusedError(401, "token", message)
         kind = headers.get("content-type", "").partition(";")[0].strip().lower()
-        if scope["method"] not in _LOOKS and kind != "application/json":
+        if scope["method"] in _CHANGES and kind != "application/json":
             message = f"expected Content-Type: application/json, not '{kind[:100]}'"
             raise RefusedError(415, "form", message)
 

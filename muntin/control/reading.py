@@ -23,6 +23,7 @@ from muntin.control.refusals import RefusedError
 from muntin.control.told import FIRST, Position, Told
 
 FOLLOWERS = 100  # at the most
+ANSWER = 1 << 28  # bytes of an answer about the past
 _READERS = 2  # who are answered at a time, beside the program
 _HEARTBEAT = 15.0  # seconds of silence
 T = TypeVar("T")
@@ -114,6 +115,10 @@ class Reading:
         if body.get("explain"):
             return JSONResponse({"explain": await self._apart(self._asking.explain, text)})
         answer = await self._apart(self._asking.ask, text)
+        if answer.rows.nbytes > ANSWER:
+            message = f"the answer takes {answer.rows.nbytes >> 20:,} MB, and {ANSWER >> 20:,} are"
+            less = "WHERE, coarser groups or LIMIT ask for less, and --master has Spark answer"
+            raise RefusedError(413, "size", f"{message} the most that is sent; {less}")
         if request.headers.get("accept") == ARROW:
             return Response(await self._apart(packed, answer), media_type=ARROW)
         if answer.rows.num_rows > ROWS:

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from dataclasses import dataclass, field
 
+from muntin.fidelity.score import C2, Reason, State, word
+
+_SHED = word(State.SHED)
 _WIDTH = math.log(1.02)
 _LEAST_US = 1_000
 
@@ -27,6 +31,15 @@ class Timing:
     thinned: int = 0  # windows of these that lack panes which were shed
     computing: float = 0.0  # seconds that its records took, where jobs share them its part
 
+    def leave(self, c2: C2, lag_us: int | None, within_us: int | None) -> None:
+        """Takes a window with its score; what was not answered has no lag."""
+        if c2.reason is Reason.SHED:
+            self.shed += 1
+            lag_us = None
+        elif c2.missing:
+            self.thinned += any(missing.why.startswith(_SHED) for missing in c2.missing)
+        self.add(c2.area, lag_us, within_us)
+
     def add(self, area: float, lag_us: int | None, within_us: int | None) -> None:
         """Takes a window, with its lag where that is of interest."""
         self.windows += 1
@@ -37,6 +50,20 @@ class Timing:
         bucket = max(0, math.ceil(math.log(max(1, lag_us) / _LEAST_US) / _WIDTH))
         self.lags[bucket] = self.lags.get(bucket, 0) + 1
         self.misses += within_us is not None and lag_us > within_us
+
+    def plus(self, other: Timing) -> Timing:
+        """Of the windows of both; the bound is that of the other, if it has any windows."""
+        return Timing(
+            self.windows + other.windows,
+            self.area + other.area,
+            self.misses + other.misses,
+            other.within_us if other.windows else self.within_us,
+            dict(Counter(self.lags) + Counter(other.lags)),
+            self.shed + other.shed,
+            self.seconds + other.seconds,
+            self.thinned + other.thinned,
+            self.computing + other.computing,
+        )
 
     @property
     def mean_seconds(self) -> float | None:

@@ -31,7 +31,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from muntin.kernel.block import rows_where
-from muntin.kernel.dense import NotDenseError, Top, dense_windows
+from muntin.kernel.dense import NotDenseError, Top, dense_windows, only_first
 from muntin.kernel.engine import run
 from muntin.kernel.python.states import is_removable, merged, slide
 from muntin.kernel.statements import (
@@ -237,6 +237,8 @@ class Consolidation:
                 pass  # the statement does it
             else:
                 return self._read(windows, doing)
+        if algorithm is Algorithm.PANES and self.dense and top is not None:
+            blocks = only_first(self.shape, blocks, top)
         tables = {"blocks": blocks, "due": due_table(spec, ends)}
         return Relation(self.shape, consolidate_sql(self.shape, spec, algorithm), tables, doing)
 

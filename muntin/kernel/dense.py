@@ -132,6 +132,36 @@ def dense_windows(
     return result.table(blocks.schema)
 
 
+def only_first(shape: Shape, blocks: pa.Table, top: Top) -> pa.Table:
+    """The rows of keys that may be among the first of their pane, where a window is one pane."""
+    (cell,) = (cell for cell in cells_of(shape) if cell.name == top.cell)
+    try:
+        of = _numbers(blocks, cell)
+        codes, count = _codes(blocks, ["pane", *row_names(shape)])
+    except NotDenseError:
+        return blocks
+    panes, at = np.unique(blocks.column("pane").to_numpy(), return_inverse=True)
+    if count <= len(panes) * top.limit:
+        return blocks
+    merged = np.full(count, of.identity, of.values.dtype)
+    _MERGES[cell.merge].at(merged, codes, of.values)
+    good = merged.astype(np.float64) if top.largest else -merged.astype(np.float64)
+    if of.there is not None:  # what is NULL is behind all others
+        good[np.bincount(codes, of.there, count) == 0] = -np.inf
+    pane_of = np.zeros(count, np.int64)
+    pane_of[codes] = at
+    order = np.argsort(pane_of, kind="stable")
+    bounds = np.searchsorted(pane_of[order], np.arange(len(panes) + 1)).tolist()
+    slack = _ROUNDED * float(np.abs(merged).max()) if of.values.dtype == np.float64 else 0.0
+    may_be = np.ones(count, np.bool_)
+    for start, stop in pairwise(bounds):
+        if stop - start > top.limit:
+            mine = good[order[start:stop]]
+            worst = np.partition(mine, len(mine) - top.limit)[len(mine) - top.limit]
+            may_be[order[start:stop]] = mine >= worst - slack
+    return blocks.take(pa.array(np.flatnonzero(may_be[codes])))
+
+
 def _candidates(
     top: Top,
     numbers: Sequence[_Numbers],
@@ -353,6 +383,12 @@ def _numbers(blocks: pa.Table, cell: Cell) -> _Numbers:
 
 def _row_codes(blocks: pa.Table, names: Sequence[str]) -> tuple[Ints, pa.Table]:
     """A number for every row's keys, and one row for each number."""
+    codes, count = _codes(blocks, names)
+    return codes, blocks.select(list(names)).take(pa.array(first_rows(codes, count)))
+
+
+def _codes(blocks: pa.Table, names: Sequence[str]) -> tuple[Ints, int]:
+    """A number for every row's keys, and how many there are."""
     codes, count = np.zeros(blocks.num_rows, np.int64), 1
     for name in names:
         column = blocks.column(name).combine_chunks()
@@ -365,7 +401,7 @@ def _row_codes(blocks: pa.Table, names: Sequence[str]) -> tuple[Ints, pa.Table]:
         if len(encoded.dictionary) > 1:
             wide = codes * len(encoded.dictionary) + encoded.indices.to_numpy()
             codes, count = compact(wide, count * len(encoded.dictionary))
-    return codes, blocks.select(list(names)).take(pa.array(first_rows(codes, count)))
+    return codes, count
 
 
 def _counts(shape: Shape, numbers: Sequence[_Numbers]) -> Ints:

@@ -26,7 +26,7 @@ from muntin.kernel.engine import run
 from muntin.kernel.finish import finish
 from muntin.kernel.kinds import kind_of
 from muntin.kernel.kinds.panes import Panes
-from muntin.kernel.merge import gather, key_groups, merge, place, split
+from muntin.kernel.merge import key_groups, merge, place, split
 from muntin.kernel.reading import Cost
 from muntin.kernel.statements import key_names, merge_sql
 from muntin.model.jobs import Job
@@ -39,20 +39,13 @@ ROWS_AT_ONCE = 150_000  # that are put together
 
 
 def merge_all(
-    shapes: Mapping[str, Shape], blocks: Mapping[str, Sequence[pa.Table]]
+    shapes: Mapping[str, Shape],
+    blocks: Mapping[str, Sequence[pa.Table]],
+    alone: Callable[[Shape, Sequence[pa.Table]], pa.Table] = merge,
 ) -> dict[str, pa.Table]:
-    """What `merge` gives for the blocks of each shape."""
+    """What `merge` gives for the blocks of each shape, or `gather` for those that stay alone."""
     merged = _together(shapes, blocks)
-    return {id_: merged[id_] if id_ in merged else merge(shapes[id_], tables)
-            for id_, tables in blocks.items()}  # fmt: skip
-
-
-def gather_all(
-    shapes: Mapping[str, Shape], blocks: Mapping[str, Sequence[pa.Table]]
-) -> dict[str, pa.Table]:
-    """What `gather` gives for each shape; small blocks of one form are merged in any case."""
-    merged = _together(shapes, blocks)
-    return {id_: merged[id_] if id_ in merged else gather(shapes[id_], tables)
+    return {id_: merged[id_] if id_ in merged else alone(shapes[id_], tables)
             for id_, tables in blocks.items()}  # fmt: skip
 
 
@@ -80,7 +73,7 @@ def split_all(
     for ids in _forms((i, kind_of(shapes[i]).form, block.num_rows) for i, block in few.items()):
         shape, count = shapes[ids[0]], len(ids)
         whole = _Whole.of(shape, [blocks[id_] for id_ in ids])
-        of_rows = key_groups(shape, whole.rows, groups).to_numpy()
+        of_rows = key_groups(shape, whole.rows, groups)
         parts = whole.apart(whole.rows, groups * count, of_rows * count)
         for number, rows in enumerate(parts):
             if rows.num_rows:

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from zlib import crc32
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from numpy.typing import NDArray
 
 from muntin.kernel.block import Block, Sources, encode, steps_of
 from muntin.kernel.engine import run
@@ -16,6 +18,9 @@ from muntin.model.shapes import Shape
 
 NOBODY = Sources()
 _WORTH_MERGING = 1.5  # panes of all blocks, for each different one
+# Key groups of texts that this process has met, by how many groups there are.
+_hashed: dict[int, dict[str | None, int]] = {}
+_HASHED_AT_MOST = 200_000  # texts
 
 
 def merge(shape: Shape, blocks: Sequence[pa.Table]) -> pa.Table:
@@ -94,19 +99,27 @@ def split(shape: Shape, block: pa.Table, groups: int) -> dict[int, pa.Table]:
     group = key_groups(shape.answered, block, groups)
     by_place = {}
     for g in range(groups):
-        rows = block.filter(pc.equal(group, g))
+        rows = block.filter(pa.array(group == g))
         if rows.num_rows:
             by_place[place(shape.id, g, groups)] = rows
     return by_place
 
 
-def key_groups(shape: Shape, block: pa.Table, groups: int) -> pa.ChunkedArray:
-    """The key group of every row; a key that is there once is hashed once."""
+def key_groups(shape: Shape, block: pa.Table, groups: int) -> NDArray[np.int32]:
+    """The key group of every row; of keys that are one text, each is hashed once."""
     doing, sql = f"splitting a block of {shape.stream}", key_group_sql(shape, groups)
     if len(shape.keys) > 1 or not pa.types.is_string(block.schema.field("k0").type):
-        return run(f"SELECT {sql} AS g FROM blocks", {"blocks": block}, doing).column("g")
+        told = run(f"SELECT {sql} AS g FROM blocks", {"blocks": block}, doing)
+        return np.asarray(told.column("g"), np.int32)
     keys = block.column("k0").combine_chunks().dictionary_encode(null_encoding="encode")
-    of_keys = run(
-        f"SELECT {sql} AS g FROM keys", {"keys": pa.table({"k0": keys.dictionary})}, doing
-    )
-    return of_keys.column("g").take(keys.indices)
+    texts, known = keys.dictionary.to_pylist(), _hashed.setdefault(groups, {})
+    new = [text for text in texts if text not in known]
+    if new:
+        if len(known) + len(new) > _HASHED_AT_MOST:
+            known.clear()
+            new = texts
+        given = pa.table({"k0": pa.array(new, pa.string())})
+        told = run(f"SELECT {sql} AS g FROM keys", {"keys": given}, doing).column("g")
+        known.update(zip(new, told.to_pylist(), strict=True))
+    of_texts = np.array([known[text] for text in texts], np.int32)
+    return np.asarray(of_texts[keys.indices.to_numpy()], np.int32)

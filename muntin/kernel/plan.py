@@ -69,6 +69,17 @@ def skipping(job: Job) -> str | None:
     )
 
 
+def brief(job: Job) -> str | None:
+    """What there is to say of a job whose panes are kept for less than a window is long."""
+    longest = max((spec.range for spec in job.windows), default=0)
+    if job.retain_us is None or job.is_keeper or job.retain_us >= longest:
+        return None
+    return (
+        f"job '{job.name}': RETAIN {describe(job.retain_us).upper()} is shorter than its windows, "
+        "so no question can be about a range as long as one of them"
+    )
+
+
 def plan_of(job: Job, windows: Windows, choice: Choice | None = None) -> Plan:
     """The plan of a job whose shape serves these windows, of the job and of others.
 

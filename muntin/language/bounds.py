@@ -85,11 +85,13 @@ def not_retained(job: Job) -> str | None:
     """Why the panes of a job cannot be kept for questions, in words; None: they can."""
     shape, kind = job.shape, kind_of(job.shape)
     if not kind.has_panes or not kind.has_windows:
-        return "this job has none: give it windows of time"
+        return (
+            "this job has none, as its states live on: give it windows of time"
+            if (kind.has_panes)
+            else "this job has none: give it windows of time"
+        )
     if not shape.axis.is_time:
         return f"windows in {shape.axis.kind} are at no time that could be asked for"
-    if shape.code is not None or shape.states:
-        return "those of Python can be merged by its own process only: write the job in SQL"
     if shape.spans == "touch":
         return "spans BY TOUCH count once in each window, and so not in any range"
     if shape.sample is not None:

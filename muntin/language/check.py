@@ -27,6 +27,7 @@ from muntin.language.cores import find_cores, needs_finish
 from muntin.language.cycles import Ahead, looked, no_window, unwindowed
 from muntin.language.derived import results_of, stream_name, stream_of
 from muntin.language.foreign import translation
+from muntin.language.keeper import check_name, keep_of
 from muntin.language.latest import is_latest, latest_tables
 from muntin.language.messages import nearest, reason
 from muntin.language.over import Over, duration_of, overs_of
@@ -137,6 +138,7 @@ class Checker:
             for name, job in self.jobs.items():
                 if job.title == statement.name:
                     self.jobs[name] = replace(job, edition=edition)
+            check_name(self.script, statement, self.streams, self.jobs)
         elif isinstance(statement, dialect.CreateAggregate):
             self._aggregate(statement)
         elif isinstance(statement, dialect.CreateTable):
@@ -184,7 +186,9 @@ class Checker:
         columns = declared or self.columns_of(stream)
         told = bool(declared) or stream.format.kind in (*FIXED_COLUMNS, "parquet")
         stream = replace(stream, columns=columns, inferred=not told)
-        self.streams[name] = _with_blanks(node, self._timed(node, stream))
+        stream = _with_blanks(node, self._timed(node, stream))
+        self.streams[name] = replace(stream, keep=keep_of(self.script, node, stream))
+        check_name(self.script, node, self.streams, self.jobs)
 
     def _with_settings(self, node: exp.Expr, name: str, agents: tuple[str, ...]) -> None:
         """Takes a stream that leaves its format to the settings of its agents."""

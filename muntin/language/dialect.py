@@ -21,7 +21,7 @@ _LIMITS = ("PANE", "BEGIN", "EXTENT", "WITHIN", "FIDELITY", "STRAGGLERS", "REVIS
            "RETAIN")  # fmt: skip
 _OF_WINDOWS = {"EVERY": "slide", "CUMULATE": "step", "FROM": "start", "AT": "zone"}
 _OF_STREAMS = {"FORMAT": "format", "TIMESTAMP": "timestamp", "SLACK": "slack",
-               "SOURCES": "sources", "ON BAD ROW": "on_bad_row"}  # fmt: skip
+               "SOURCES": "sources", "ON BAD ROW": "on_bad_row", "RETAIN": "retain"}  # fmt: skip
 _BEFORE_WINDOW = {"WHERE": "WHERE", "GROUP": "GROUP BY", "HAVING": "HAVING", "ORDER": "ORDER BY",
                   "LIMIT": "LIMIT", "OFFSET": "OFFSET", "QUALIFY": "QUALIFY"}  # fmt: skip
 _CLAUSES = (*_OF_WINDOWS, *_LIMITS)
@@ -43,6 +43,7 @@ class CreateStream(exp.Expression):
         "slack": False,
         "sources": False,
         "on_bad_row": False,
+        "retain": False,
         "listed": False,
         "end": False,
     }
@@ -100,6 +101,12 @@ class Duration(exp.Expression):
     """A number and a unit, for example 5 MINUTES or 1000 RECORDS, or 500 OF a sequence."""
 
     arg_types: ClassVar = {"this": True, "unit": False, "of": False}
+
+
+class RetainStream(exp.Expression):
+    """How long records are kept, and which of their columns: none are named where all are kept."""
+
+    arg_types: ClassVar = {"this": True, "columns": False}
 
 
 class Within(exp.Expression):
@@ -213,9 +220,7 @@ class MuntinParser(SourceParser):
             self._refuse("expected FROM and a quoted file pattern, or FROM AGENTS")
         agents = bool(self._match_text_seq("AGENTS"))
         what = "a quoted address 'host:port'" if agents else "a quoted file pattern"
-        places = [self._take_string(what)]
-        while self._match(TokenType.COMMA):
-            places.append(self._take_string(what))
+        places = self._take_strings(what)
         stream = CreateStream(this=name, columns=columns)
         stream.set("agents" if agents else "patterns", places)
         stream.set("listed", self._prev.end)
@@ -247,19 +252,25 @@ class MuntinParser(SourceParser):
         if self._match_text_seq("SLACK"):
             return "slack", self._take_duration("SLACK"), token
         if self._match_text_seq("SOURCES"):
-            sources = [self._take_string("the quoted name of a source")]
-            while self._match(TokenType.COMMA):
-                sources.append(self._take_string("the quoted name of a source"))
-            return "sources", sources, token
+            return "sources", self._take_strings("the quoted name of a source"), token
         if self._match_text_seq("RETAIN"):
-            self._refuse(
-                "streams cannot be retained yet: RETAIN stands behind the WINDOW of a job, whose "
-                "panes it keeps",
-                token,
-            )
+            return "retain", self._take_retain_stream(), token
         if self._match_text_seq("ON"):
             return "on_bad_row", self._take_on_bad_row(), token
         return None
+
+    def _take_retain_stream(self) -> exp.Expr:
+        length = self._take_duration("RETAIN")
+        if not self._match_text_seq("OF"):
+            self._refuse(
+                "expected OF STREAM, and the columns to keep in parentheses; without OF, RETAIN "
+                "stands behind the WINDOW of a job, whose panes it keeps"
+            )
+        whole, listed = self._match_text_seq("STREAM"), self._match(TokenType.L_PAREN)
+        columns = self._parse_csv(lambda: self._take_name("column")) if listed or not whole else []
+        if listed and not self._match(TokenType.R_PAREN):
+            self._refuse("expected ',' or ')' in the list of columns to keep")
+        return RetainStream(this=length, columns=columns)
 
     def _take_columns(self) -> list[exp.Expr]:
         if not self._match(TokenType.L_PAREN):
@@ -411,7 +422,8 @@ class MuntinParser(SourceParser):
         length = self._take_duration("RETAIN")
         if self._match_text_seq("OF"):
             message = (
-                "RETAIN keeps the panes of this job; records of streams cannot be retained yet"
+                "RETAIN keeps the panes of this job; OF STREAM stands in CREATE STREAM, whose "
+                "records it keeps"
             )
             self._refuse(message, self._prev)
         return length

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from muntin.kernel.around import looks_back
 from muntin.kernel.forms import finished_as, merged_as
 from muntin.kernel.kinds import kind_of
-from muntin.kernel.plan import Plan, hasty, plan_of, skipping
+from muntin.kernel.plan import Plan, brief, hasty, plan_of, skipping
 from muntin.kernel.python.code import methods_of
-from muntin.kernel.together import passes
+from muntin.kernel.together import WORTH_SHARING, is_shared, passes
 from muntin.language.cycles import cycles
 from muntin.language.layout import laid_out
 from muntin.model.jobs import Job, Program
@@ -39,18 +38,23 @@ def explain(program: Program, choices: Mapping[str, Choice] | None = None) -> st
         plan = plan_of(job, shared, (choices or {}).get(job.shape.id))
         ways = [way for way in circles if job.title in way]
         texts.append(explain_plan(plan, company[job.stream].of(job), ways))
-        notes = hasty(job, program.streams[job.stream].slack_us), skipping(job)
+        notes = hasty(job, program.streams[job.stream].slack_us), skipping(job), brief(job)
         texts += [f"note: {note}\n" for note in notes if note is not None]
     return "\n".join(texts)
 
 
 @dataclass(frozen=True)
 class Company:
-    """The jobs with which one shares the pass over records, merging, and finishing."""
+    """The jobs with which one shares blocks, the pass over records, merging, and finishing.
 
+    `apart` says why it has a statement of its own over records, where others read them too.
+    """
+
+    blocks: Sequence[str] = ()
     passing: Sequence[str] = ()
     merging: Sequence[str] = ()
     finishing: Sequence[str] = ()
+    apart: str | None = None
 
 
 ALONE = Company()
@@ -60,29 +64,43 @@ ALONE = Company()
 class _Groups:
     """The jobs of a stream by what they share."""
 
-    passing: Mapping[bool, Sequence[str]]
-    merging: Mapping[Hashable, Sequence[str]]
-    finishing: Mapping[Hashable, Sequence[str]]
+    jobs: Mapping[str, Job]
     together: frozenset[str]  # shapes
 
     @classmethod
     def made(cls, jobs: Sequence[Job]) -> _Groups:
-        together = passes(job.shape for job in jobs)
-        passing, merging, finishing = (dict[Any, list[str]]() for _ in range(3))
-        for job in jobs:
-            passing.setdefault(job.shape.id in together, []).append(job.name)
-            merging.setdefault(merged_as(job), []).append(job.name)
-            finishing.setdefault(finished_as(job), []).append(job.name)
-        return cls(passing, merging, finishing, together)
+        return cls({job.name: job for job in jobs}, passes(job.shape for job in jobs))
 
     def of(self, job: Job) -> Company:
-        """The others of a job's groups."""
-        form, windows = merged_as(job), finished_as(job)
-        passing = self.passing[True] if job.shape.id in self.together else ()
-        merging = self.merging[form] if form is not None else ()
-        finishing = self.finishing[windows] if windows is not None else ()
-        others = ([n for n in names if n != job.name] for names in (passing, merging, finishing))
-        return Company(*others)
+        """The others of a job's groups; whoever has the same blocks shares all that becomes of
+        them, and is told of once.
+        """
+        own, form, windows = job.shape.id, merged_as(job), finished_as(job)
+        others = [each for each in self.jobs.values() if each.shape.id != own]
+        passing = [each for each in others if {own, each.shape.id} <= self.together]
+        merging = [each for each in others if form is not None and merged_as(each) == form]
+        finishing = [
+            each
+            for each in self.jobs.values()
+            if each is not job and windows is not None and finished_as(each) == windows
+        ]
+        blocks = [each for each in self.jobs.values() if each.shape.id == own and each is not job]
+        return Company(
+            _names(blocks), _names(passing), _names(merging), _names(finishing),
+            self._apart(job) if others and not passing else None,
+        )  # fmt: skip
+
+    def _apart(self, job: Job) -> str:
+        if not is_shared(job.shape):
+            return "its keys and cells are none that arrays hold"
+        alike = len({each.shape.id for each in self.jobs.values() if is_shared(each.shape)})
+        return (
+            f"of queries that could share one there are {alike}, and {WORTH_SHARING} are worth it"
+        )
+
+
+def _names(jobs: Iterable[Job]) -> list[str]:
+    return [job.name for job in jobs]
 
 
 def explain_stream(stream: Stream) -> str:
@@ -101,8 +119,16 @@ def explain_stream(stream: Stream) -> str:
         f"  timestamp  {stream.timestamp}{_spans(stream)}",
         f"  slack      {describe(stream.slack_us) if stream.slack_us is not None else slack}",
         f"  bad rows   {stream.on_bad_row}",
+        *_kept(stream),
     ]
     return "\n".join([*lines, *columns])
+
+
+def _kept(stream: Stream) -> Iterator[str]:
+    """What is kept of the records, for questions."""
+    if stream.keep is not None:
+        told = f"{', '.join(stream.keep.columns)} of every record for {describe(stream.keep.us)}"
+        yield f"  retain     {told}: `muntin ask` answers from them"
 
 
 def explain_plan(plan: Plan, company: Company = ALONE, ways: Iterable[Sequence[str]] = ()) -> str:
@@ -246,6 +272,12 @@ def _sharing(plan: Plan) -> Iterator[str]:
 
 def _company(company: Company) -> Iterator[str]:
     """Who shares what; what statements say of the pass is done in arrays."""
+    if company.blocks:
+        yield f"  blocks   computed and kept once, with {_named(company.blocks)}: the filter, keys"
+        yield "           and cells are the same"
+    if company.apart is not None:
+        yield "  pass     a statement of its own over records that are parsed once for all jobs:"
+        yield f"           {company.apart}"
     if company.passing:
         yield f"  pass     one over the records, with {_named(company.passing)}; equal conditions,"
         yield "           keys and arguments are evaluated once, and cells are added up in arrays"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterable
 from difflib import get_close_matches
@@ -65,6 +66,25 @@ def reason(error: Exception) -> str:
     ]
     told = [hint for hint in hints if hint not in _HINTS.values()]
     return _plain("; ".join([as_sql_says(first), *told]))
+
+
+def located(error: duckdb.Error, statement: str) -> tuple[duckdb.Error, tuple[int, int]]:
+    """An error in plain words that was told as JSON (`errors_as_json`), and its place.
+
+    That is all of the statement where DuckDB does not know it.
+    """
+    kind, _, told = str(error).partition(": ")
+    try:
+        said = json.loads(told)
+    except ValueError:  # of a kind that is told in plain words always
+        return error, (0, len(statement))
+    plain = type(error)(f"{kind}: {said['exception_message']}")
+    data = statement.encode()
+    at, length = json.loads(said.get("location") or f"[0, {len(data)}]")
+    if at + length > len(data):  # of a statement that DuckDB has made of it
+        at, length = 0, len(data)
+    start = len(data[:at].decode(errors="ignore"))
+    return plain, (start, start + len(data[at : at + length].decode(errors="ignore")))
 
 
 def _names(said: str) -> str:

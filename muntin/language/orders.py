@@ -119,13 +119,27 @@ def orders_of(
         taker = _Taker(script, program, paused, Checker(
             script, columns_of, settings_of, dict(program.streams), python, ahead
         ))  # fmt: skip
-        taken = (taker.take(each) for each in script.statements)
+        taken = tuple(taker.take(each) for each in script.statements)
+        _check_kept(script, taker.checker)
         return tuple(order for order in taken if order is not None), taker
 
     orders, taker = looked(look, lambda found: (found[1].script, found[1].checker.jobs))
     for _, message in unwindowed(taker.checker.program):
         raise LanguageError(message, text, 0)
     return Ordered(orders, taker.checker.program, frozenset(taker.paused))
+
+
+def _check_kept(script: Script, checker: Checker) -> None:
+    """Refuses a stream that is to be kept, and that nothing begins to read."""
+    read = {job.stream for job in checker.jobs.values()}
+    for node in script.statements:
+        name = spelled(node.name, checker.streams) if node.args.get("retain") else None
+        if isinstance(node, dialect.CreateStream) and name is not None and name not in read:
+            message = (
+                f"no job reads stream '{name}', and a program that runs begins to read a stream "
+                "with its first job: create one with it, or put the stream into the program's file"
+            )
+            raise script.error(message, node.this)
 
 
 class _Taker:

@@ -19,20 +19,20 @@ from muntin.kernel.python.states import METHODS, RETURNS
 from muntin.language.bounds import MOST_SHOWN, bounded
 from muntin.language.messages import nearest, reason
 from muntin.language.over import Over, overs_of
-from muntin.language.queries import RESERVED, records_of, result_type, sql_job
+from muntin.language.queries import RESERVED, result_type, sql_job
 from muntin.language.scope import Scope, is_number, is_whole
 from muntin.language.script import Script
 from muntin.logs.chunks import LINE
 from muntin.model.jobs import Job, Output
 from muntin.model.records import Column
 from muntin.model.shapes import Code, Key, Part, Shape, Style
-from muntin.model.streams import Format, Stream
+from muntin.model.streams import Format, Stream, records_of
 
 T = TypeVar("T")
 _COMBINES = ("sum", "min", "max")
 _INCREMENTAL = ("map", "init", "update")
 _AS_IF = "CREATE JOB job AS PYTHON '' FROM stream "  # what a class says follows
-_CLAUSES = ("begin", "extent", "within", "fidelity", "stragglers", "revise", "emit")
+_CLAUSES = ("begin", "extent", "within", "fidelity", "stragglers", "revise", "emit", "retain")
 
 
 @dataclass(frozen=True)

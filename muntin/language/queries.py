@@ -5,7 +5,7 @@ After this no name of the user's is left in anything that runs on blocks.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import duckdb
@@ -32,7 +32,7 @@ from muntin.language.sets import MOST_SETS, count_sets, key_sets
 from muntin.model.jobs import Job, Order, Output
 from muntin.model.records import POSITION, UNTIL
 from muntin.model.shapes import KeySet, Shape
-from muntin.model.streams import Stream
+from muntin.model.streams import Stream, records_of
 from muntin.model.tables import Join, Table, Unnest
 
 RESERVED = ("job", "window_name", "window_start", "window_end", "records_read", "records_bad",
@@ -406,15 +406,6 @@ def empty_sql(table: Table) -> str:
     """No rows, with the columns of a table."""
     columns = (f"NULL::{column.type} AS {quote(column.name)}" for column in table.columns)
     return f"SELECT {', '.join(columns)} LIMIT 0"
-
-
-def records_of(stream: Stream, uses: Sequence[str]) -> str:
-    """What has to stay the same for a job to go on with the blocks it left."""
-    if stream.members:
-        own = {m: [c.name for c in m.columns if m.column(c.name) in uses] for m in stream.members}
-        return "; ".join(f"{m.name} {records_of(m, names)}" for m, names in own.items())
-    types = ", ".join(f"{c.name} {c.type}" for c in stream.columns if c.name in uses)
-    return f"{stream.timestamp} to {stream.until}: {types}"
 
 
 def result_type(kind: str) -> str:

@@ -63,6 +63,10 @@ class SourceParser(ExpressionParser):
         name = self._parse_id_var(any_token=False)
         return name or self._refuse(f"expected the name of the {kind}")
 
+    def _take_strings(self, what: str) -> list[exp.Expr]:
+        """One or several of them, with commas between."""
+        return self._parse_csv(lambda: self._take_string(what))
+
     def _take_string(self, what: str) -> exp.Expr:
         token = self._curr
         if not self._match(TokenType.STRING):

@@ -24,7 +24,8 @@ from muntin.fidelity.score import EVER, NEVER
 from muntin.kernel.clocks import Clocks
 from muntin.kernel.compute import Recipe, Segment, compute_together, repeated_sources
 from muntin.kernel.engine import run
-from muntin.kernel.forms import gather_all, merge_all
+from muntin.kernel.forms import merge_all
+from muntin.kernel.merge import gather
 from muntin.kernel.reading import Begun, File, Reading
 from muntin.logs.bad import ahead_text, first_bad_row, first_fall, place_of
 from muntin.logs.chunks import (
@@ -47,6 +48,11 @@ from muntin.units import FIRST_US, LAST_US
 
 # Blocks of pieces are merged when they become many: a lane may be one long gzip file.
 _BLOCKS_AT_MOST = 32
+# What many shapes have to begin with takes longer than few records: they get more of them at once,
+# and blocks of lanes are merged before anybody takes them, as long as there is room.
+_MANY_SHAPES = 16
+_PIECES_OF_MANY = 4
+_HELD_BYTES = 96 << 20
 _PIECES_AT_MOST = 4096  # in one table
 # Streams and sources that have had a line which is no JSON, as far as this process knows.
 _torn: set[tuple[str, str]] = set()
@@ -83,7 +89,7 @@ def read_lanes(
     for lane in sorted(states, key=reader.is_behind):  # stable
         reader.read(lane)
         finished.append(lane)
-        if reader.bytes >= piece_bytes:
+        if reader.is_full:
             yield reader.take_blocks(), [done.reading() for done in finished]
             finished = []
     if finished:
@@ -164,6 +170,8 @@ class _Reader:
         self._recipes = recipes
         self._piece_bytes = piece_bytes
         self._shapes = {recipe.shape.id: recipe.shape for recipe in recipes}
+        self._is_of_many = len(self._shapes) >= _MANY_SHAPES
+        self._at_once = piece_bytes * (_PIECES_OF_MANY if self._is_of_many else 1)
         self._wanted = Wanted.of(self._shapes.values())
         self._needed = [c.name for c in needed_columns(stream, self._wanted)]
         self._needs = _needed_from(recipes)
@@ -184,7 +192,7 @@ class _Reader:
             in_bytes = format_.kind != "parquet" and not is_gzip(order.path)
             left = order.end - order.start
             try:
-                for piece in read_pieces(order, format_, self._needed, self._piece_bytes):
+                for piece in read_pieces(order, format_, self._needed, self._at_once):
                     left -= piece.size
                     if not isinstance(piece, Overlong):
                         self._add(_Read(lane, order, piece), piece.size)
@@ -198,14 +206,22 @@ class _Reader:
                 known = max(0, left) if in_bytes else None
                 self._add(_Read(lane, order, None, str(error), True, known), 0)
 
+    @property
+    def is_full(self) -> bool:
+        """Whether there is so much that blocks should be taken before more is read."""
+        if not self._is_of_many or self.bytes < self._piece_bytes:
+            return self.bytes >= self._piece_bytes
+        held = sum(int(block.nbytes) for blocks in self._blocks.values() for block in blocks)
+        return held >= _HELD_BYTES
+
     def take_blocks(self) -> Blocks:
         """The blocks of all that was read since they were last taken."""
         self._flush()
         blocks, self._blocks, self.bytes = self._blocks, {}, 0
-        return gather_all(self._shapes, blocks)
+        return merge_all(self._shapes, blocks, gather)
 
     def _add(self, read: _Read, size: int) -> None:
-        full = self._pending_bytes + size > self._piece_bytes
+        full = self._pending_bytes + size > self._at_once
         if self._pending and (full or not self._fits(read)):
             self._flush()
         self._pending.append(read)

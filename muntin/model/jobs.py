@@ -14,6 +14,7 @@ from muntin.model.tables import Table
 from muntin.windows.spec import WindowSpec
 
 MAX_ERRORS = 100  # of a job in SQL, unless it says otherwise
+KEEPER = "@"  # before the name of a stream: the job that keeps its records, which no text has
 VERSIONED = "@"  # between the name of a job and the version that brings old windows to an end
 
 
@@ -159,6 +160,11 @@ class Job:
         return self.part_of or self.unversioned
 
     @property
+    def is_keeper(self) -> bool:
+        """Whether it is none of the user's, and keeps the records of a stream for questions."""
+        return self.name.startswith(KEEPER)
+
+    @property
     def unversioned(self) -> str:
         """Its name whatever the version, under which it is counted what its records came to."""
         return self.name.partition(VERSIONED)[0]
@@ -219,6 +225,11 @@ class Program:
 
     def jobs_of(self, stream: str) -> tuple[Job, ...]:
         return tuple(job for job in self.jobs.values() if job.stream == stream)
+
+    def runs(self, stream: str) -> bool:
+        """Whether a stream is read: by jobs, or to keep its records."""
+        kept = stream in self.streams and self.streams[stream].keep is not None
+        return kept or any(job.stream == stream for job in self.jobs.values())
 
     def only(self, job: str) -> Program:
         """As much of the program as one job needs, with the jobs whose results it reads."""

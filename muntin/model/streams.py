@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -20,6 +21,14 @@ class Format:
     header: bool = True
     delimiter: str = ","
     blanks: bool = False
+
+
+@dataclass(frozen=True)
+class Keep:
+    """What of a stream's records is kept for questions: some of its columns, and for how long."""
+
+    columns: tuple[str, ...]
+    us: int
 
 
 @dataclass(frozen=True)
@@ -48,6 +57,7 @@ class Stream:
     source: str | None = None  # of all its files, where their patterns name none
     agents: tuple[str, ...] = ()
     job: str | None = None
+    keep: Keep | None = None
     members: tuple[Stream, ...] = ()
     beside: tuple[Column, ...] = ()
     """Of a member: the columns that records have of the other members, which are unknown."""
@@ -82,3 +92,12 @@ class Stream:
         if told or any(c.name.lower() == SOURCE_COLUMN for c in self.columns):
             return self.columns
         return (*self.columns, Column(SOURCE_COLUMN, "VARCHAR"))
+
+
+def records_of(stream: Stream, uses: Sequence[str]) -> str:
+    """What has to stay the same for a job to go on with the blocks it left."""
+    if stream.members:
+        own = {m: [c.name for c in m.columns if m.column(c.name) in uses] for m in stream.members}
+        return "; ".join(f"{m.name} {records_of(m, names)}" for m, names in own.items())
+    types = ", ".join(f"{c.name} {c.type}" for c in stream.columns if c.name in uses)
+    return f"{stream.timestamp} to {stream.until}: {types}"

@@ -312,7 +312,7 @@ class Agents:
 def require_agents(program: Program, follow: bool, keys: Keys | None = None) -> None:
     """Refuses agents that cannot be read so, before anything is begun that takes long."""
     for stream in program.streams.values():
-        if not stream.agents or not program.jobs_of(stream.name):
+        if not stream.agents or not program.runs(stream.name):
             continue
         agents = Agents(stream, "", keys)
         try:

@@ -8,13 +8,11 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
-from muntin.fidelity.score import C2, FIELDS, NEVER, Mask, Reason, State, word
+from muntin.fidelity.score import C2, FIELDS, NEVER, Mask, Reason
 from muntin.fidelity.timing import Timing
 from muntin.kernel.due import Due
 from muntin.kernel.reading import Cost
-from muntin.kernel.statements import SESSION_START
 from muntin.model.counts import Counts
 from muntin.model.jobs import Job
 from muntin.model.shapes import Sample
@@ -32,11 +30,10 @@ from muntin.run.results import (
     Kind,
     digest_of,
     no_windows,
-    sessions,
 )
+from muntin.run.sessions import StoredSessions, Verdict, WaitingSessions
 from muntin.windows.spec import WindowSpec
 
-_SHED = word(State.SHED)
 Ends = list[list[int]]  # of due windows of one job, one list a kind
 
 
@@ -83,7 +80,8 @@ def emission_of(
         notes += met.notes
         kinds = _leaving(job, failures, due)
         if name in due.sessions:
-            windows = _sessions(agenda, job, rows)
+            assert isinstance(rows, pa.Table), name
+            windows = _verdict(agenda, job).sessions(job, rows)
             if windows.counts:  # there may be none that end here
                 left.append(windows)
         elif any(kinds):
@@ -93,6 +91,10 @@ def emission_of(
                 left.append(leaving)
         elif not isinstance(rows, pa.Table):
             rows.let_go()
+    for name, waiting in answer.sessions.items():
+        job = agenda.catalog.jobs[name]
+        notes += failures.meet(job, waiting.faults).notes
+        left.append(WaitingSessions(job, waiting, _verdict(agenda, job)))
     return Emission(tuple(_with_shed(agenda, left, shed or {})), answer.to_save, tuple(notes))
 
 
@@ -119,14 +121,15 @@ def _with_shed(agenda: Agenda, left: Sequence[Departing], shed: Scores) -> list[
     return list(known.values())
 
 
-def _sessions(agenda: Agenda, job: Job, rows: pa.Table) -> JobWindows:
-    began = agenda.progress.began.get((job.name, SESSION), NEVER)
-    starts = rows[SESSION_START]
-    mine = pc.greater_equal(starts, began)
-    if job.term.before is not None:
-        mine = pc.and_(mine, pc.less(starts, job.term.before))
-    board = agenda.board(job.shape.axis.column, 1, shape=job.shape.id)
-    return sessions(job, rows.filter(mine), board)
+def _verdict(agenda: Agenda, job: Job) -> Verdict:
+    times = agenda.times
+    return Verdict(
+        agenda.board(job.shape.axis.column, 1, shape=job.shape.id),
+        agenda.progress.began.get((job.name, SESSION), NEVER),
+        job.term.before,
+        agenda.progress.failures.stopped_at(job.name),
+        times.started_us - (job.bounds.within_us or 0) if times.follow else None,
+    )
 
 
 def _windows(
@@ -228,9 +231,13 @@ def note_timing(
     """
     times = agenda.times
     for windows in emission.windows:
-        timing = progress.timings.setdefault(windows.job.unversioned, Timing())
+        name = windows.job.unversioned
+        timing = progress.timings.setdefault(name, Timing())
         timing.computing += computed.pop(windows.job.name, 0.0)
         job, within = windows.job, windows.job.bounds.within_us
+        if isinstance(windows, StoredSessions):
+            progress.timings[name] = timing.plus(windows.totals.timing)
+            continue
         for kind, c2 in windows.scores.items():
             if c2.reason is Reason.OPEN or (
                 windows.revisions.get(kind) and agenda.departures.is_again(job, *kind)
@@ -240,9 +247,4 @@ def note_timing(
             if times.follow and job.shape.axis.is_time:
                 end = windows.bounds(kind)[1]
                 lag = int(now * 1e6) - end if end + (within or 0) > times.started_us else None
-            if c2.reason is Reason.SHED:
-                timing.shed += 1
-                lag = None
-            elif c2.missing:
-                timing.thinned += any(m.why.startswith(_SHED) for m in c2.missing)
-            timing.add(c2.area, lag, within)
+            timing.leave(c2, lag, within)

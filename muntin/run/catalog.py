@@ -12,7 +12,8 @@ from functools import cached_property
 from itertools import chain, count
 
 from muntin.kernel.compute import Recipe
-from muntin.model.jobs import VERSIONED, Edition, Job, Term
+from muntin.kernel.keeper import keeper_of
+from muntin.model.jobs import KEEPER, VERSIONED, Bounds, Edition, Job, Term
 from muntin.model.shapes import Shape
 from muntin.model.streams import Stream
 from muntin.windows.ledger import Grid, grids_of
@@ -28,6 +29,11 @@ class InForce:
     grids: Mapping[str, Grid] = field(default_factory=dict)
     windows: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     version: int = 0
+
+    @property
+    def jobs(self) -> list[str]:
+        """The names of the user's jobs."""
+        return [name for name in self.shapes if not name.startswith(KEEPER)]
 
     def had(self, job: Job) -> bool:
         """Whether blocks of a job were computed, perhaps on other panes or for other windows."""
@@ -74,6 +80,26 @@ class Catalog:
     def of(cls, stream: Stream, jobs: Iterable[Job]) -> Catalog:
         return cls(stream, share_panes({job.name: job for job in jobs}))
 
+    @cached_property
+    def keeper(self) -> Job | None:
+        """The job that keeps the records of the stream, if somebody may ask about them.
+
+        It is none of the user's, and answers nothing. Where all others have bounds, what these do
+        without is not read for it alone.
+        """
+        keeper = keeper_of(self.stream)
+        within = [job.bounds.within_us for job in self.jobs.values()]
+        bounds = [each for each in within if each is not None]
+        if keeper is None or not bounds or len(bounds) < len(within):
+            return keeper
+        return replace(keeper, bounds=Bounds(within_us=max(bounds)))
+
+    @cached_property
+    def every(self) -> dict[str, Job]:
+        """All jobs that have blocks, by name: also the one that keeps records."""
+        keeper = self.keeper
+        return {**self.jobs} if keeper is None else {**self.jobs, keeper.name: keeper}
+
     def with_jobs(self, *jobs: Job) -> Catalog:
         """The next catalog: with these jobs, in the place of those that have their names."""
         every = {**self.jobs, **{job.name: job for job in jobs}}
@@ -112,7 +138,7 @@ class Catalog:
     def by_shape(self) -> dict[str, tuple[Job, ...]]:
         """The jobs of each shape, by its id."""
         families: dict[str, list[Job]] = {}
-        for job in self.jobs.values():
+        for job in self.every.values():
             families.setdefault(job.shape.id, []).append(job)
         return {shape: tuple(jobs) for shape, jobs in families.items()}
 
@@ -143,7 +169,7 @@ class Catalog:
     @cached_property
     def recipes(self) -> tuple[Recipe, ...]:
         """What to compute of records, one for each shape."""
-        return recipes_of(self.jobs.values())
+        return recipes_of(self.every.values())
 
     @cached_property
     def axes(self) -> frozenset[str]:
@@ -163,9 +189,9 @@ class Catalog:
     @property
     def in_force(self) -> InForce:
         return InForce(
-            {name: job.shape.id for name, job in self.jobs.items()},
+            {name: job.shape.id for name, job in self.every.items()},
             self.grids,
-            {name: tuple(spec.key for spec in job.windows) for name, job in self.jobs.items()},
+            {name: tuple(spec.key for spec in job.windows) for name, job in self.every.items()},
             self.version,
         )
 

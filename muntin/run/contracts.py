@@ -29,6 +29,7 @@ from muntin.run.many import Waiting
 from muntin.run.needs import Needs
 from muntin.run.progress import Progress
 from muntin.run.results import Emission, ToSave
+from muntin.run.sessions import WaitingRows
 
 
 @dataclass(frozen=True)
@@ -171,6 +172,8 @@ class Answer:
     """Of jobs with sessions: late records, of which that is known only now."""
     seconds: Mapping[str, float] = field(default_factory=dict)
     """By job, how long its windows took from blocks to rows, where they took longest."""
+    sessions: Mapping[str, WaitingRows] = field(default_factory=dict)
+    """Of jobs with sessions: rows that tasks have, and that are not among the others."""
 
 
 class Collection(Protocol):
@@ -204,6 +207,12 @@ class Journal(Protocol):
     progress: Progress
     before: InForce
     notes: list[str]
+
+    def store(self, catalog: Catalog, emission: Emission) -> Emission:
+        """Has rows that tasks have written where no reader finds them before they are committed.
+
+        Returns the windows with rows where they can be read, less sessions of which none leaves.
+        """
 
     def commit(
         self,

@@ -278,6 +278,8 @@ class Departures:
                 continue
             tallies, panes, marked = grids[grid]
             for job in catalog.by_shape[shape]:
+                if job.is_keeper:
+                    continue  # the score of whatever is asked tells
                 gone = max((self._gone(job, spec) for spec in job.windows), default=NEVER)
                 early = tallies[: bisect_left(panes, gone)]
                 for tally in (*early, *(m for m in marked if m.pane >= gone)):

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from muntin.fidelity.losses import Unmade
+from muntin.fidelity.losses import Unmade, joined
 from muntin.fidelity.score import EVER, NEVER, Gap, State, Track, state_of
 from muntin.fidelity.scoreboard import Source
 from muntin.kernel.clocks import Clocks
@@ -26,10 +26,12 @@ from muntin.logs.chunks import Chunk, WorkOrder
 from muntin.logs.formats import Wanted
 from muntin.logs.records import parse
 from muntin.model.records import TIME, Column
+from muntin.model.shapes import Shape
 from muntin.model.streams import Stream
 from muntin.run.contracts import Batch, Delivery, Request
 from muntin.run.many import Parts, StoredWindows
 from muntin.run.results import Departing, Emission
+from muntin.run.sessions import StoredSessions
 
 if TYPE_CHECKING:
     from muntin.run.loop import Loop
@@ -57,24 +59,30 @@ class Left:
     lacks: tuple[Lack, ...] = ()
     parts: tuple[Parts, ...] = ()  # in which rows are that were too many to be at hand
     elsewhere: frozenset[int] = frozenset()  # where windows of these end
+    sessions: tuple[Parts, ...] = ()  # in which many sessions are, with what each of them lacks
+    lacking: Mapping[str, int] = field(default_factory=dict)
+    """By source of which these lack something, where the first of them ends."""
 
     @property
     def ends(self) -> set[int]:
-        """Where windows end that have rows, or had some."""
-        if self.parts:
+        """Where windows end that have rows, or had some; sessions are not asked for theirs."""
+        if self.parts or self.sessions:
             return {*self.elsewhere}
         return {*self.elsewhere, *_ends(self.rows)}
 
     @classmethod
     def of(cls, windows: Departing) -> Left:
         """What a job has just sent off."""
+        at_us = int(windows.at * 1e6)
+        if isinstance(windows, StoredSessions):
+            lacking = windows.totals.lacking
+            return cls(at_us, _NONE, sessions=(windows.parts,), lacking=lacking)
         ends = {kind: windows.bounds(kind)[1] for kind in windows.scores}
         lacks = [
             lack
             for kind, c2 in windows.scores.items()
             for lack in _lacks(ends[kind], c2.area, [(m.source, m.why) for m in c2.missing])
         ]
-        at_us = int(windows.at * 1e6)
         if isinstance(windows, StoredWindows):
             stored = (*windows.rows_of, *windows.withdrawn(windows.rows_of))
             elsewhere = frozenset(windows.bounds(kind)[1] for kind in stored)
@@ -87,16 +95,24 @@ class Left:
     @classmethod
     def stored(cls, rows: pa.Table) -> Left:
         """What tables have of results that had left before; there is at least one row."""
-        lacks: dict[Lack, None] = {}
-        scores = dict.fromkeys(
-            (end, c2["area"], tuple((m["source"], m["why"]) for m in c2["missing"]))
-            for end, c2 in zip(
-                rows["window_end"].cast(pa.int64()).to_pylist(), rows["c2"].to_pylist(), strict=True
-            )
+        at_us = max(rows["emitted_at"].cast(pa.int64()).to_pylist())
+        return cls(at_us, rows, tuple(lacks_of(rows)))
+
+
+def lacks_of(rows: pa.Table) -> dict[Lack, None]:
+    """What results lack, of rows as they are stored."""
+    lacks: dict[Lack, None] = {}
+    area = pc.struct_field(rows["c2"], "area")
+    rows = rows.filter(pc.less(area, 1.0))
+    scores = dict.fromkeys(
+        (end, c2["area"], tuple((m["source"], m["why"]) for m in c2["missing"]))
+        for end, c2 in zip(
+            rows["window_end"].cast(pa.int64()).to_pylist(), rows["c2"].to_pylist(), strict=True
         )
-        for end, area, missing in scores:
-            lacks |= dict.fromkeys(_lacks(end, area, missing))
-        return cls(max(rows["emitted_at"].cast(pa.int64()).to_pylist()), rows, tuple(lacks))
+    )
+    for end, area, missing in scores:
+        lacks |= dict.fromkeys(_lacks(end, area, missing))
+    return lacks
 
 
 def _lacks(end: int, area: float, missing: Sequence[tuple[str, str]]) -> Iterator[Lack]:
@@ -158,6 +174,7 @@ class ResultTask:
     number: int = 0
     """When the last of the results left, by which deliveries are numbered; 0: there is none."""
     parts: tuple[Parts, ...] = ()  # in which more rows are
+    sessions: tuple[Parts, ...] = ()  # in which more are, with what each of them lacks
 
     def tasks(self, most: int) -> list[ResultTask]:
         """One task: results are few beside the records they are made of."""
@@ -168,7 +185,10 @@ class ResultTask:
         columns = frozenset(self.stream.column(c.name) for c in self.stream.columns)
         blocks: dict[str, list[pa.Table]] = {}
         pieces: list[Reading] = []
-        for rows in self._pieces():
+        lacks: dict[Lack, None] = {}
+        for rows, alone in self._pieces():
+            if alone:
+                lacks |= lacks_of(rows)
             made, reading = self._computed(rows, recipes)
             pieces.append(reading)
             for shape, block in made.items():
@@ -182,10 +202,15 @@ class ResultTask:
         }
         # Rows are of no source in particular: what was read comes with the first of them.
         readings: list[Reading] = []
-        shapes = [recipe.shape.id for recipe in recipes]
         for source, (first, since) in self.since.items():
-            gaps = [*self._gaps(source), *self.standing.gaps(source, since)]
+            gaps = [*_gaps(self.lacks, source), *self.standing.gaps(source, since)]
             told = dict.fromkeys(gap._replace(what=gap.what or f"in job {job}") for gap in gaps)
+            unmade = [Unmade(shape, *gap) for shape in of for gap in told]
+            if lacks:
+                many = [
+                    gap._replace(what=gap.what or f"in job {job}") for gap in _gaps(lacks, source)
+                ]
+                unmade += joined(_on_panes(shape, gap) for shape in of.values() for gap in many)
             readings.append(
                 replace(
                     Reading(source) if readings else read,
@@ -193,17 +218,19 @@ class ResultTask:
                     sequence=self.number,
                     first={TIME.column: first},
                     reached={TIME.column: self.standing.upto},
-                    unmade=tuple(Unmade(shape, *gap) for shape in shapes for gap in told),
+                    unmade=tuple(unmade),
                 )
             )
         yield Delivery(merged, tuple(readings))
 
-    def _pieces(self) -> Iterator[pa.Table]:
-        """The rows, some at a time where they are many."""
+    def _pieces(self) -> Iterator[tuple[pa.Table, bool]]:
+        """The rows, some at a time where they are many; and whether they alone say what lacks."""
         if self.rows.num_rows:
-            yield self.rows
+            yield self.rows, False
         for parts in self.parts:
-            yield from parts.tables()
+            yield from ((table, False) for table in parts.tables())
+        for parts in self.sessions:
+            yield from ((table, True) for table in parts.tables())
 
     def _computed(
         self, rows: pa.Table, recipes: Sequence[Recipe]
@@ -216,11 +243,19 @@ class ResultTask:
         blocks, reading = compute(records, job, recipes, Clocks())
         return blocks, reading.placed(lambda _: f"results of job {job}")
 
-    def _gaps(self, source: str) -> Iterator[Gap]:
-        """What results lack of a source."""
-        for lack in self.lacks:
-            if lack.source in (source, ""):
-                yield Gap(lack.end - 1, lack.end, lack.state, lack.what)
+
+def _gaps(lacks: Iterable[Lack], source: str) -> Iterator[Gap]:
+    """What results lack of a source."""
+    for lack in lacks:
+        if lack.source in (source, ""):
+            yield Gap(lack.end - 1, lack.end, lack.state, lack.what)
+
+
+def _on_panes(shape: Shape, gap: Gap) -> Unmade:
+    """A gap as panes see it: of many sessions that lack something, those in a pane are one."""
+    lower, upper, state, what = gap
+    pane = shape.pane
+    return Unmade(shape.id, lower // pane * pane, -(-upper // pane) * pane, state, what)
 
 
 RESULT_COLUMNS = ("result_start", "result_end", "result_window", "result_area")
@@ -288,25 +323,29 @@ class JobResults:
         tables = [each.rows for each in left]
         rows = pa.concat_tables(tables, promote_options="default") if tables else _NONE
         lacks = tuple(lack for each in left for lack in each.lacks)
+        lacking = [(lack.source, lack.end) for lack in lacks]
+        lacking += [known for each in left for known in each.lacking.items()]
         before = self._stream.before
         mine = {n: s for n, s in request.sources.items() if n.startswith(before)}
-        since = self._since(lacks, {n.removeprefix(before): s for n, s in mine.items()})
+        since = self._since(lacking, {n.removeprefix(before): s for n, s in mine.items()})
         number = self._taken_us if left else 0
         parts = tuple(part for each in left for part in each.parts)
-        work = ResultTask(self._stream, rows, lacks, self._standing, since, number, parts)
+        sessions = tuple(part for each in left for part in each.sessions)
+        told = self._standing, since, number, parts, sessions
+        work = ResultTask(self._stream, rows, lacks, *told)
         return Batch(work, rows.nbytes, remaining)
 
     def _since(
-        self, lacks: Sequence[Lack], known: Mapping[str, Source]
+        self, lacking: Iterable[tuple[str, int]], known: Mapping[str, Source]
     ) -> dict[str, tuple[int, int]]:
         """Every source, also one that is only known for what it lacks: its first, and how far."""
         first = {name: track.first for name, track in self._standing.sources.items()}
-        for lack in lacks:
-            if lack.source:
-                first[lack.source] = min(lack.end - 1, first.get(lack.source, lack.end))
-        for name, source in known.items():
-            first[name] = min(source.first.get(TIME.column, EVER), first.get(name, EVER))
-        reached = {name: source.time for name, source in known.items()}
+        for source, end in lacking:
+            if source:
+                first[source] = min(end - 1, first.get(source, end))
+        for name, each in known.items():
+            first[name] = min(each.first.get(TIME.column, EVER), first.get(name, EVER))
+        reached = {name: each.time for name, each in known.items()}
         return {n: (at, NEVER if (r := reached.get(n)) is None else r) for n, at in first.items()}
 
     def behind(self, sources: Mapping[str, Source]) -> frozenset[str]:

@@ -25,7 +25,7 @@ from muntin.run.departures import Departures, Scores, Upto
 from muntin.run.progress import SESSION, Progress
 from muntin.windows.spec import WindowSpec
 
-_EMPTIED = "the job was emptied by RESET JOB"
+EMPTIED = "the job was emptied by RESET JOB"
 _Asked = tuple[str, int, Sample | None, bool, frozenset[str], str, bool, int | None]
 
 
@@ -99,8 +99,19 @@ class Agenda:
                 scores |= {(name, which, end): c2 for end, c2 in leaving.items()}
             if any(kinds):
                 ends[name] = kinds
+        upto |= self._kept()
         only = {window: c2.only for window, c2 in scores.items() if c2.only is not None}
         return Decision(Due(ends, over, not self.at.final, only), scores, upto)
+
+    def _kept(self) -> Upto:
+        """Up to where records that are kept for questions have settled: no answer is made then."""
+        keeper = self.catalog.keeper
+        horizon = None if keeper is None else self.horizons[keeper.shape.axis.column]
+        if keeper is None or horizon is None:
+            return {}
+        (spec,) = keeper.windows
+        ends = self.departures.open(keeper, spec, horizon)
+        return {(keeper.name, spec.key): ends[-1] * spec.pane} if ends else {}
 
     def _kind_due(self, job: Job, spec: WindowSpec) -> tuple[dict[int, C2], int | None]:
         """The windows of one kind that leave, and the last before which none stays.
@@ -163,7 +174,7 @@ class Agenda:
             if late:
                 board = replace(board, late=self.progress.ledger.late((axis, pane)))
             if since is not None:
-                board = board.emptied(since // pane, _EMPTIED)
+                board = board.emptied(since // pane, EMPTIED)
             self._boards[asked] = board
         return self._boards[asked]
 

@@ -319,12 +319,9 @@ class Loop:
         """Raises what would be raised if results of this job had to be stored."""
         self._journal.require(job)
 
-    def _over(self, agenda: Agenda) -> list[str]:
-        return self._succession.over(self.catalog, agenda.horizons, self._open_sessions)
-
     def _retire(self, agenda: Agenda) -> None:
         """Lets go of versions that have brought all of their windows to an end."""
-        while over := self._over(agenda):
+        while over := self._succession.over(self.catalog, agenda.horizons, self._open_sessions):
             self.exchange(self.catalog.without(*over))  # one that others drew on may follow
 
     def hear(self, job: str, rows: Callable[[], Iterable[pa.Table]]) -> None:
@@ -446,6 +443,7 @@ class Loop:
         if readings:
             self._open_sessions.clear()
         notes = self._receipt.take(self.catalog, readings, self._behind, now)
+        self._retention.miss(self.catalog, readings)
         self._costs = costs_of(readings)
         self._chooser.computed(self.catalog, readings, self._costs)
         return notes
@@ -468,7 +466,9 @@ class Loop:
         moment = self._moment(decided, final)
         agenda = self._agenda(moment, self.pace.leaving.high + ahead)
         emission, dear = self._emit(agenda, save)
-        emission = self._dated(emission, agenda)
+        emission = self._journal.store(self.catalog, self._dated(emission))
+        self.progress.windows += sum(left.final.num_windows for left in emission.windows)
+        note_timing(self.progress, emission, self.progress.left_at, agenda, self._computed)
         if save or emission.windows:
             positions = batch.positions if batch else None
             # What was saved on the way is of no use any more.
@@ -528,7 +528,6 @@ class Loop:
             scores = decision.scores | shown
             emission = emission_of(agenda, answer, parted.due, scores, parted.shed)
             self.progress.previous |= kept_of(emission)
-            self.progress.windows += sum(len(left.final.counts) for left in emission.windows)
             self._chooser.merged(answer.costs)
             ends = self._recipes.ends(self.catalog) if self.catalog.retained else {}
             self._retention.note(self.catalog, emitted, agenda, ends)
@@ -551,14 +550,13 @@ class Loop:
         """The open windows that are shown as they are so far."""
         return self._fairness.showing(agenda, self.pace.leaving.high, self._others_at)
 
-    def _dated(self, emission: Emission, agenda: Agenda) -> Emission:
+    def _dated(self, emission: Emission) -> Emission:
         """The emission with the time at which it is made, which is no other's."""
         if not emission.windows:
             return emission
         # A microsecond later by any way of rounding, where the clock stands still or has gone back.
         at = max(self._tick(self._clock()), self.progress.left_at + 2e-6)
         self.progress.left_at = at
-        note_timing(self.progress, emission, at, agenda, self._computed)
         return replace(emission, windows=tuple(left.left_at(at) for left in emission.windows))
 
     def _missing(self, at: Moment) -> Iterator[str]:

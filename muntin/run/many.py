@@ -88,28 +88,35 @@ class WaitingWindows(Departing):
     def num_rows(self) -> int:
         return sum(self.rows_of.values())
 
-    def stored(self, parts: Parts, size: int) -> StoredWindows:
+    def stored(self, parts: Parts, files: Sequence[Part]) -> StoredWindows:
         """The same windows once their rows are in files."""
         told = self.counts, self.scores, self.revisions, self.at
-        return StoredWindows(self.job, parts, self.rows_of, size, *told)
+        return StoredWindows(self.job, parts, tuple(files), self.rows_of, *told)
+
+
+class Stored(Departing):
+    """Windows whose rows are in files: they are read when somebody asks for them."""
+
+    parts: Parts
+    files: tuple[Part, ...]
+
+    @property
+    def nbytes(self) -> int:
+        return sum(file.nbytes for file in self.files)
 
 
 @dataclass(frozen=True)
-class StoredWindows(Departing):
-    """Windows whose rows are in files: they are read when somebody asks for them."""
+class StoredWindows(Stored):
+    """Windows of which each is told by itself."""
 
     job: Job
     parts: Parts
+    files: tuple[Part, ...]
     rows_of: Mapping[Kind, int]
-    size: int  # of the files, in bytes
     counts: Mapping[Kind, Counts]
     scores: Mapping[Kind, C2]
     revisions: Mapping[Kind, int] = field(default_factory=dict)
     at: float = 0.0
-
-    @property
-    def nbytes(self) -> int:
-        return self.size
 
     @property
     def num_rows(self) -> int:

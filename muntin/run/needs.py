@@ -39,7 +39,7 @@ class Needs:
             stream.members
             or stream.slack_us is None
             or not plain
-            or not all(map(_is_part, catalog.jobs.values()))
+            or not all(map(_is_part, catalog.every.values()))
         ):
             return None
         kinds = []

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 
 from muntin.fidelity.scoreboard import Moment, Scoreboard
-from muntin.kernel.plan import hasty, skipping
+from muntin.kernel.plan import brief, hasty, skipping
 from muntin.model.jobs import Job
 from muntin.model.streams import Stream
 from muntin.units import describe
@@ -25,7 +25,10 @@ class Notices:
     def advice(self, jobs: Iterable[Job]) -> list[str]:
         """What there is to say of new jobs before they have answered."""
         slack_us = self._stream.slack_us
-        told = ((hasty(job, slack_us) if self._follow else None, skipping(job)) for job in jobs)
+        told = (
+            (hasty(job, slack_us) if self._follow else None, skipping(job), brief(job))
+            for job in jobs
+        )
         return [note for notes in told for note in notes if note is not None]
 
     def skipped(self) -> list[str]:

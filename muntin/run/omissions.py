@@ -149,6 +149,12 @@ def _can_do_without(catalog: Catalog, shape: Shape) -> bool:
 
 def _note(job: Job, seconds: float) -> str:
     takes = describe(max(1, round(seconds * 100)) * 10_000)
+    if job.is_keeper:
+        return (
+            f"stream '{job.title}': keeping the records of one batch takes {takes}, and windows "
+            "would leave too late for that; some are not kept, which C² tells: retain fewer "
+            "columns, or give it more servers"
+        )
     return (
         f"job '{job.title}': its records of one batch take {takes} to compute, and windows would "
         "leave too late for that; panes of it are shed, which C² tells and `muntin status` counts: "

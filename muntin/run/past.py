@@ -7,9 +7,10 @@ that are alike are one run, so that a source which was always there is one run, 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
+from math import lcm
 
 from muntin.fidelity.score import EVER, NEVER, Board, Gap, State, Track
 from muntin.windows.spec import WindowSpec
@@ -18,16 +19,75 @@ Run = tuple[int, int, int, str]
 """Positions `[lower, upper)` in which a source is in one state, with what there is to say."""
 Runs = tuple[Run, ...]
 _RUNS = 64  # in a part that a commit writes
+_SPANS = 1024  # of which numbers of bad records are kept
 
 
 @dataclass(frozen=True)
 class Asked:
-    """A job that may be asked about: its version, how long its panes are kept, and itself."""
+    """A job that may be asked about: its version, how long its panes are kept, and itself.
+
+    Versions whose panes mean the same share them: `since` says from which position on each did,
+    and `ended` where the last of them was dropped or replaced, if it was.
+    """
 
     edition: int
     version: str
     retain_us: int
     text: str = field(repr=False)  # the job, as JSON
+    since: tuple[tuple[int, int], ...] = ()  # numbers and positions
+    ended: int | None = None
+
+
+@dataclass
+class Bad:
+    """How many bad records were read: in spans of one length, by their start, and in open panes.
+
+    A span is as long as a pane, or several where there are very many of them.
+    """
+
+    length: int = 0
+    spans: dict[int, int] = field(default_factory=dict)
+    open: dict[int, int] = field(default_factory=dict)
+
+    def note(self, pane: int, oldest: int, found: Mapping[int, int]) -> None:
+        """Takes what open panes have, of which those before `oldest` settle."""
+        self.open = {at: bad for at, bad in found.items() if at >= oldest}
+        self.add(pane, {at: bad for at, bad in found.items() if at < oldest})
+
+    def settle(self, pane: int) -> None:
+        """Takes what open panes have as final."""
+        self.add(pane, self.open)
+        self.open = {}
+
+    def add(self, pane: int, found: Mapping[int, int]) -> None:
+        """Takes that panes which have settled have so many more."""
+        if not found:
+            return
+        length = lcm(self.length or pane, pane)
+        spans = _in_spans(length, [*self.spans.items(), *found.items()])
+        while len(spans) > _SPANS:
+            length *= 2
+            spans = _in_spans(length, spans.items())
+        self.length, self.spans = length, spans
+
+    def forget(self, before: int) -> None:
+        if any(at + self.length <= before for at in self.spans):
+            self.spans = {at: n for at, n in self.spans.items() if at + self.length > before}
+
+    def between(self, lower: int, upper: int) -> tuple[int, bool]:
+        """How many there are between two positions at most, and whether it is just so many."""
+        touched = {a: n for a, n in self.spans.items() if a < upper and a + self.length > lower}
+        inside = all(lower <= at and at + self.length <= upper for at in touched)
+        still = sum(bad for at, bad in self.open.items() if lower <= at < upper)
+        return sum(touched.values()) + still, inside
+
+
+def _in_spans(length: int, found: Iterable[tuple[int, int]]) -> dict[int, int]:
+    spans: dict[int, int] = {}
+    for at, bad in found:
+        start = at // length * length
+        spans[start] = spans.get(start, 0) + bad
+    return spans
 
 
 @dataclass
@@ -45,6 +105,9 @@ class Past:
     """By source, of panes that are settled: in numbered parts, of which only the last one grows, so
     that a commit does not have to write them all."""
     open: dict[str, Runs] = field(default_factory=dict)  # by source, of the others
+    gaps: tuple[tuple[int, int], ...] = ()
+    """Between which positions nothing was kept, as nobody had asked for it."""
+    bad: Bad = field(default_factory=Bad)
 
     @property
     def retain_us(self) -> int:
@@ -53,14 +116,28 @@ class Past:
 
     def settle(self) -> None:
         """Takes all that is known as final: nothing will be added."""
+        self.end(self.jobs, self.until)
         self._add(self.open)
+        self.bad.settle(self.pane)
         self.open, self.settled = {}, self.until
 
-    def note(self, oldest: int, until: int, found: Mapping[str, Runs]) -> None:
-        """Takes what is known of panes from `settled` on; those before `oldest` settle."""
+    def end(self, titles: Iterable[str], at: int) -> None:
+        """Takes that jobs have no panes from a position on, unless they had ended before."""
+        for title in list(titles):
+            if self.jobs[title].ended is None:
+                self.jobs[title] = replace(self.jobs[title], ended=at)
+
+    def note(
+        self, oldest: int, until: int, found: Mapping[str, Runs], bad: Mapping[int, int]
+    ) -> None:
+        """Takes what is known of panes from `settled` on; those before `oldest` settle.
+
+        So many records of panes at some positions were `bad`.
+        """
         oldest = min(max(oldest, self.settled), max(until, self.settled))
         self._add({source: within(runs, NEVER, oldest) for source, runs in found.items()})
         self.open = {source: within(runs, oldest, EVER) for source, runs in found.items()}
+        self.bad.note(self.pane, oldest, bad)
         self.settled, self.until = oldest, max(self.until, until)
 
     def regrid(self, pane: int) -> None:
@@ -79,12 +156,28 @@ class Past:
             self.settle()
             gap = (self.settled, upto, int(State.CANCELLED), "its panes were not kept then")
             self._add(dict.fromkeys(self.runs, (gap,)))
+            self.gaps = (*self.gaps, (self.settled, upto))
             self.settled = self.until = upto
+
+    def miss(self, source: str, position: int) -> None:
+        """Takes that a record of a source was read, and is not in its pane, which had settled."""
+        size = self.grid(position)
+        pane = position // size * size, (position // size + 1) * size
+        parts = self.runs.setdefault(source, {0: ()})
+        number = next((n for n in sorted(parts) if parts[n] and parts[n][-1][1] > pane[0]), None)
+        number = max(parts) if number is None else number
+        known = within(parts[number], *pane)
+        if all(state == State.MERGED for _, _, state, _ in known):
+            before = within(parts[number], NEVER, pane[0])
+            after = within(parts[number], pane[1], EVER)
+            parts[number] = joined([before, ((*pane, int(State.LATE), ""),), after])
 
     def forget(self, before: int) -> None:
         """Drops what is known of panes before a position."""
         self.began = max(self.began, min(before, self.until))
         self.grids = tuple((size, upto) for size, upto in self.grids if upto > before)
+        self.gaps = tuple((lower, upper) for lower, upper in self.gaps if upper > before)
+        self.bad.forget(before)
         for source, parts in list(self.runs.items()):
             for number in [n for n, runs in parts.items() if runs[-1][1] <= before]:
                 del parts[number]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left, bisect_right
 from collections.abc import Collection, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache, cached_property
@@ -14,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from muntin.fidelity.score import C2, Board, Reason, State
+from muntin.fidelity.score import C2, Reason
 from muntin.kernel.block import Block, encode
 from muntin.kernel.engine import run
 from muntin.kernel.kinds import kind_of
@@ -79,7 +78,7 @@ class Result:
 
 
 @dataclass(frozen=True)
-class _AtHand(Result):
+class AtHand(Result):
     """A result whose rows are in memory."""
 
     job: str
@@ -99,7 +98,8 @@ class Departing:
     """Windows of one job that leave together: their counts and scores.
 
     A session is told by where it starts and ends, any other window by its kind and last pane. What
-    kind this is of says where the rows are.
+    kind this is of says where the rows are. Of sessions that are too many to be told one by one,
+    counts and scores have the last alone.
     """
 
     job: Job
@@ -107,6 +107,11 @@ class Departing:
     scores: Mapping[Kind, C2]
     revisions: Mapping[Kind, int]
     at: float  # when they have left
+
+    @property
+    def num_windows(self) -> int:
+        """How many windows these are, with rows or without."""
+        return len(self.counts)
 
     @property
     def num_rows(self) -> int:
@@ -220,7 +225,7 @@ class Departing:
         told = np.zeros(len(ends), np.int64)  # which of the scores
         scores: dict[C2, int] = {}  # equal ones are made once
         records: list[Any] = [None] * len(ends)  # of each window in its first row
-        for start, stop in _runs(first, last):
+        for start, stop in runs_of(first, last):
             kind = int(first[start]), int(last[start])
             counts, c2 = self.counts[kind], self.scores[kind]
             counted[start:stop, :4] = counts.read, counts.bad, counts.late, counts.failed
@@ -246,7 +251,7 @@ class Departing:
         """By row, the results that its window is made with."""
         windows: list[Any] = []
         places = np.zeros(len(ends), np.int64)
-        for start, stop in _runs(first, ends):
+        for start, stop in runs_of(first, ends):
             places[start:stop] = len(windows)
             used = self.used((int(first[start]), int(ends[start])))
             windows.append([each._replace(end=_clipped(each.end))._asdict() for each in used])
@@ -291,7 +296,7 @@ class JobWindows(Departing):
     def by_kind(self) -> Iterator[tuple[Kind, pa.Table]]:
         """The windows that have rows, with these."""
         first, ends = self._kinds()
-        for start, stop in _runs(first, ends):
+        for start, stop in runs_of(first, ends):
             yield (int(first[start]), int(ends[start])), self.rows.slice(start, stop - start)
 
     def without(self, kinds: Collection[Kind]) -> JobWindows:
@@ -315,14 +320,14 @@ class JobWindows(Departing):
         ours = [name for name in self.rows.column_names if name in OURS]
         columns = self.rows.drop_columns(ours)
         first, ends = self._kinds()
-        for start, stop in _runs(first, ends):
+        for start, stop in runs_of(first, ends):
             kind = int(first[start]), int(ends[start])
             yield self._result(kind, columns.slice(start, stop - start))
         for kind in self._withdrawn():
             yield self._result(kind, columns.slice(0, 0))
 
     def _result(self, kind: Kind, rows: pa.Table) -> Result:
-        return _AtHand(
+        return AtHand(
             self.job.title,
             self.name(kind),
             *self.bounds(kind),
@@ -388,53 +393,11 @@ USED = pa.list_(
 RECORDS = pa.list_(pa.struct([("source", pa.string()), ("panes", pa.list_(pa.int64()))]))
 
 
-def sessions(job: Job, rows: pa.Table, board: Board) -> JobWindows:
-    """Sessions that left together; each counts the records it has, and late ones of its key."""
-    columns = (rows.column(n).to_pylist() for n in _SESSION)
-    counts: dict[Kind, Counts] = {}
-    for start, end, records, late in zip(*columns, strict=True):
-        count = Counts(records + late, late=late)
-        counts[start, end] = counts.get((start, end), Counts()) + count
-    # Between two positions where something is known of a source, all sessions score the same.
-    limits = sorted({at for t in board.tracks.values() for at in (t.first, t.until, t.whole)})
-    gaps = sorted({at for t in board.tracks.values() for g in t.never for at in g[:2]})
-    known: dict[tuple[int, ...], C2] = {}
-    scores: dict[Kind, C2] = {}
-    for (start, end), count in counts.items():
-        between = bisect_left(limits, end), bisect_right(gaps, start), bisect_left(gaps, end)
-        if between not in known:
-            known[between] = _session_score(board, start, end)
-        scores[start, end] = known[between]
-        if count.late:
-            scores[start, end] = _less(known[between], count)
-    return JobWindows(job, rows, counts, scores)
+SESSION = (SESSION_START, WINDOW_END, SESSION_RECORDS, SESSION_LATE)
+OURS = (WINDOW, *SESSION)
 
 
-def _session_score(board: Board, start: int, end: int) -> C2:
-    """A session counts as one pane, that sources have passed or not, or lost something of."""
-    tracks = {}
-    for name, track in board.tracks.items():
-        inside = (gap for gap in track.never if gap.lower < end and gap.upper > start)
-        gaps = tuple(gap._replace(lower=end - 1, upper=end) for gap in inside)
-        tracks[name] = replace(track, never=gaps)
-    c2 = replace(board, tracks=tracks).score(end - 1, end, Reason.COMPLETE)
-    if c2.area == 1.0:
-        return c2
-    waited = any(t.rest is State.AWAITED and t.whole < end for t in board.tracks.values())
-    return replace(c2, reason=Reason.DEADLINE if waited else Reason.EXHAUSTED)
-
-
-def _less(c2: C2, counts: Counts) -> C2:
-    """The score of a session without its late records: less by their share."""
-    area = c2.area * (counts.read - counts.late) / counts.read
-    return replace(c2, area=area, reason=Reason.EXHAUSTED if c2.area == 1.0 else c2.reason)
-
-
-_SESSION = (SESSION_START, WINDOW_END, SESSION_RECORDS, SESSION_LATE)
-OURS = (WINDOW, *_SESSION)
-
-
-def _runs(first: Numbers, ends: Numbers) -> Iterator[tuple[int, int]]:
+def runs_of(first: Numbers, ends: Numbers) -> Iterator[tuple[int, int]]:
     """Where rows of the same window begin and end."""
     if not len(ends):
         return

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from muntin.fidelity.score import EVER, NEVER
 from muntin.kernel.due import Emitted
 from muntin.kernel.kinds import kind_of
+from muntin.kernel.reading import Reading
 from muntin.model.jobs import Job, Term
 from muntin.model.records import TIME
 from muntin.model.shapes import Shape
@@ -32,13 +33,38 @@ class Retention:
         self._passed: dict[str, int] = {}  # by axis, up to where nothing more is awaited
 
     def watch(self, catalog: Catalog) -> None:
-        """Notes from where on there are panes of shapes that are kept for questions now."""
-        for id_ in catalog.retained.keys() - self._watched:
-            oldest = self._departures.emitted(catalog.by_shape[id_]).needed_from
+        """Notes from where on there are panes of shapes that are kept for questions now.
+
+        Of shapes that nobody keeps any more, nothing is added to what there is.
+        """
+        for id_ in self._progress.past.keys() - catalog.retained.keys():
+            self._progress.past[id_].settle()
+        for id_ in catalog.retained:
+            known = self._progress.past.get(id_)
+            is_over = known is not None and all(j.ended is not None for j in known.jobs.values())
+            if id_ in self._watched and not is_over:
+                continue
+            jobs = catalog.by_shape[id_]  # those that come to their end do not begin anything
+            jobs = tuple(job for job in jobs if job.term.is_open) or jobs
+            oldest = self._departures.emitted(jobs).needed_from
             self._began[id_] = NEVER if oldest is None else oldest
-            if id_ in self._progress.past:
-                self._progress.past[id_].skip(self._began[id_])
+            if known is not None:
+                known.skip(self._began[id_])
         self._watched = frozenset(catalog.retained)
+
+    def miss(self, catalog: Catalog, readings: Sequence[Reading]) -> None:
+        """Notes records that were read of panes which had settled, and are not in them."""
+        for id_ in catalog.retained.keys() & self._progress.past.keys():
+            known, grid = self._progress.past[id_], catalog.grids[id_]
+            for tally in (tally for reading in readings for tally in reading.tallies):
+                position = tally.pane * tally.size
+                on_grid = (tally.axis, tally.size) == grid
+                if not on_grid or not known.began <= position < known.settled:
+                    continue
+                if tally.records:
+                    known.miss(tally.source, position)
+                if tally.bad:
+                    known.bad.add(tally.size, {position: tally.bad})
 
     def note(
         self,
@@ -61,7 +87,7 @@ class Retention:
                 if not firsts:
                     continue
                 first = min(firsts) // shape.pane * shape.pane
-                began = max(self._began.pop(id_, NEVER), first)
+                began = max(self._began.pop(id_, NEVER), first, *_own(shape))
                 past[id_] = Past(shape.pane, began, began, began)
             known = past[id_]
             known.regrid(shape.pane)
@@ -72,12 +98,14 @@ class Retention:
             until = max(known.until, until)
             start, end = known.settled // shape.pane, -(-until // shape.pane)
             runs = runs_of(board, catalog.windows[id_], shape.pane, start, end)
-            oldest = min(until, max(NEVER, self.oldest_pane(shape, emitted[id_]) * shape.pane))
-            known.note(oldest, until, runs)
+            still = {job.title for job in jobs if job.term.is_open}
             for job in jobs:
-                _name(known, job)
-        for id_ in past.keys() - catalog.retained.keys():
-            past[id_].settle()
+                if job.title not in known.jobs or job.term.is_open:
+                    _name(known, job)
+            known.end(known.jobs.keys() - still, ends.get(id_, known.until))
+            oldest = min(until, max(NEVER, self.oldest_pane(shape, emitted[id_]) * shape.pane))
+            bad = self._progress.ledger.bad(catalog.grids[id_], start, end)
+            known.note(oldest, until, runs, {n * shape.pane: bad[n] for n in bad})
         _expire(past, agenda.scoreboard.furthest(TIME.column))
 
     def to_save(self, catalog: Catalog, emitted: Mapping[str, Emitted]) -> dict[str, Emitted]:
@@ -136,22 +164,34 @@ class Retention:
         return EVER if over else oldest
 
 
+def _own(shape: Shape) -> list[int]:
+    """Where panes begin that are not those of an earlier version, if it has taken over any."""
+    drawn = None if shape.draws is None else shape.draws.upper
+    return [at for at in (drawn, shape.since) if at is not None]
+
+
 def _name(known: Past, job: Job) -> None:
     """Has questions find a job's panes under its title."""
     told = known.jobs.get(job.title)
     number, kept = job.edition.number, job.retain_us or 0
-    if told is None or (
-        told.edition <= number
-        and (told.edition, told.version, told.retain_us) != (number, job.version, kept)
-    ):
+    if told is not None and told.edition > number:
+        return
+    same = told is not None and (told.version, told.retain_us) == (job.version, kept)
+    if told is None or told.edition < number or told.ended is not None or not same:
+        since = () if told is None else told.since
+        if not since or since[-1][0] < number:
+            since = (*since, (number, known.until))
         text = encoded(replace(job, term=Term()))
-        known.jobs[job.title] = Asked(number, job.version, kept, text)
+        known.jobs[job.title] = Asked(number, job.version, kept, text, since)
 
 
 def _expire(past: dict[str, Past], newest: int) -> None:
     """Drops what is older than it is kept for."""
-    for id_ in list(past):
-        before = newest - past[id_].retain_us
-        past[id_].forget(before)
-        if past[id_].until <= before:
+    for id_, known in list(past.items()):
+        for title, job in list(known.jobs.items()):
+            if job.ended is not None and job.ended <= newest - job.retain_us:
+                del known.jobs[title]
+        before = newest - known.retain_us
+        known.forget(before)
+        if known.until <= before or not known.jobs:
             del past[id_]

@@ -56,7 +56,8 @@ class Effect:
         told = f"job '{self.job}' (version {self.version}) is {self.does}"
         if self.position is None:
             return told
-        at = describe_time(self.position) if self.axis == "time" else f"{self.position:,}"
+        is_time = self.axis == "time"
+        at = f"{describe_time(self.position)} UTC" if is_time else f"{self.position:,}"
         which = f"start at {at} or later" if self.by == "start" else f"end after {at}"
         return f"{told}, for windows that {which}"
 
@@ -92,8 +93,8 @@ class Succession:
             if known is not None and known != grid:
                 self._progress.ledger.regrid(known, grid)
         self._progress.ledger.keep(catalog.grids.values())
-        self._progress.forget_jobs(catalog.jobs)
-        jobs = catalog.jobs.values()
+        self._progress.forget_jobs(catalog.every)
+        jobs = catalog.every.values()
         notes, revived = self._progress.failures.resume(jobs, before.changed(jobs))
         before = before.without(revived)
         for job in jobs:

@@ -204,7 +204,7 @@ class Tables:
     ) -> None:
         """Drops versions that no window to come is made with.
 
-        Their files stay until the next start, since a batch may have to be computed again.
+        Their files go with the commit that does not name them any more.
         """
         for name in [name for name in self._known if name not in tables]:
             del self._known[name]

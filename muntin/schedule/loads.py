@@ -2,6 +2,10 @@
 
 What a batch costs beside its records is the same for all; here are shapes that take long for what
 they are given. So much of a batch's time is theirs as they have of what all tasks together took.
+
+A statement takes time however little it is given, and the more the busier the machine is. Were that
+taken for the price of its records, batches would become smaller and smaller, and what waits to be
+read more and more. So shapes together may take as long as the batch does beside them.
 """
 
 from __future__ import annotations
@@ -26,10 +30,12 @@ class Loads:
         """
         spent = sum(costs.values())
         # Tasks are side by side, so that they may have taken longer than the batch.
-        part = min(1.0, seconds / spent) if spent and seconds > 0 else 1.0
+        part = min(1.0, max(0.0, seconds) / spent) if spent else 1.0
+        beside = seconds - spent * part
+        negligible = max(NEGLIGIBLE, beside / max(1, len(costs)))
         dear = 0.0
         for shape, cost in costs.items():
-            beyond = max(0.0, cost * part - NEGLIGIBLE)
+            beyond = max(0.0, cost * part - negligible)
             self._last.setdefault(shape, deque(maxlen=_LAST)).append(beyond / max(1, size))
             dear += beyond
         return dear

@@ -86,9 +86,13 @@ def run_program(
                     control.feed.take(turn.emission)
                 view.seen(turn)
     tell(run.summary, console)
-    results = f"muntin results {next(iter(program.titles), 'JOB')}"
     where = "" if options.state == DEFAULT_STATE else f" --state {options.state}"
-    console.print(f"results are in {options.state}; see `{results}{where}`", soft_wrap=True)
+    kept = next((s.name for s in program.streams.values() if s.keep is not None), None)
+    told = f"results are in {options.state}; see `muntin results "
+    told += f"{next(iter(program.titles), 'JOB')}{where}`"
+    if kept is not None and not program.jobs:
+        told = f'records are in {options.state}; see `muntin ask "FROM {kept} LIMIT 5"{where}`'
+    console.print(told, soft_wrap=True)
     return run.summary.to_json()
 
 
@@ -143,6 +147,7 @@ class _View:
         self._console = console
         self._progress = progress
         self._task = progress.add_task("reading", total=None) if progress else None
+        self._open: set[str] = set()  # jobs of which it was told that open windows are shown
 
     def seen(self, turn: Turn) -> None:
         for text in turn.notes:
@@ -152,7 +157,16 @@ class _View:
             self._progress.update(self._task, completed=done, total=done + turn.remaining)
             return
         for windows in turn.emission.windows:
-            self._console.print(_left(windows), soft_wrap=True)
+            final, title = windows.final, windows.job.title
+            if final.scores:
+                self._console.print(_left(final), soft_wrap=True)
+            elif windows.scores and title not in self._open:
+                # Each change would be a line, among which the rest is not found.
+                self._open.add(title)
+                told = (
+                    f"{title}: open windows change; `muntin results {title}` has them as they are"
+                )
+                self._console.print(told, soft_wrap=True)
 
 
 def _left(windows: Departing) -> str:
@@ -161,7 +175,7 @@ def _left(windows: Departing) -> str:
         return f"{windows.job.title}: {_count(len(windows.scores), 'window')} shed"
     last = windows.last
     start, end = windows.bounds(last)
-    more = f" and {len(windows.counts) - 1} before" if len(windows.counts) > 1 else ""
+    more = f" and {windows.num_windows - 1:,} before" if windows.num_windows > 1 else ""
     rows = _count(windows.num_rows, "row")
     c2, revision = windows.scores[last], windows.revisions.get(last, 0)
     more += f", revision {revision}" if revision else ""

@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 from rich.text import Text
 
 from muntin.errors import as_text
+from muntin.run.due import EMPTIED
 from muntin.run.results import RECORDS, SCORE, SCORE_IN_SHORT
 from muntin.show import OutputFormat
 from muntin.show.table import TableText
@@ -44,7 +45,9 @@ class RowWriter:
 
     def write(self, job: str, rows: pa.Table) -> None:
         """Rows as they are stored; what is told with `detail` alone is left out otherwise."""
-        rows = shown(rows, self._detail, self._format is OutputFormat.CSV, self._revisions)
+        in_words = self._format is OutputFormat.TABLE
+        flat = self._format is OutputFormat.CSV
+        rows = shown(rows, self._detail, flat, self._revisions, in_words)
         if self._format is OutputFormat.JSON:
             for line in json_lines(rows):
                 self._out.write(line + "\n")
@@ -73,11 +76,16 @@ class RowWriter:
 
 
 def shown(
-    rows: pa.Table, detail: bool = False, flat: bool = False, revisions: bool = False
+    rows: pa.Table,
+    detail: bool = False,
+    flat: bool = False,
+    revisions: bool = False,
+    in_words: bool = False,
 ) -> pa.Table:
     """Stored rows with their score as it is told: with all that is known of panes, or in short.
 
-    `flat` makes columns of it. Numbers of revisions are told where all `revisions` are.
+    `flat` makes columns of it. Numbers of revisions are told where all `revisions` are. `in_words`
+    says in short, too, that somebody has emptied the job.
     """
     index = rows.column_names.index("c2")
     scores: list[dict[str, Any]] = rows["c2"].to_pylist()
@@ -87,6 +95,8 @@ def shown(
             c2["panes"] = [run["sources"] for run in runs for _ in range(run["panes"])]
             c2["records"] = records
         else:
+            if in_words and any(each["why"].endswith(EMPTIED) for each in c2["missing"]):
+                c2["reason"] += ", reset"
             del c2["sources"], c2["missing"]
     fields = _SCORE_IN_DETAIL if detail else SCORE_IN_SHORT
     told = pa.array(scores, pa.struct(fields))

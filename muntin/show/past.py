@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, TextIO
 
@@ -10,7 +11,7 @@ import pyarrow as pa
 from rich.table import Table
 from rich.text import Text
 
-from muntin.fidelity.score import C2
+from muntin.fidelity.score import C2, Missing
 from muntin.show import OutputFormat
 from muntin.show.output import json_lines, note
 from muntin.show.terminal import console
@@ -20,6 +21,8 @@ from muntin.store.export import text, values_of
 if TYPE_CHECKING:
     from muntin.ask.answering import PastRows, Range
 
+_REASONS = 3  # that are told of a range
+_HEAVY = ("lost", "late", "shed", "cancelled", "dead", "leapt", "awaited")
 _UNCUT = 1000  # columns of a table that goes into a file or a pipe
 
 
@@ -61,11 +64,32 @@ def range_text(each: Range) -> str:
     called = each.job if each.called == each.job else f"{each.called} ({each.job})"
     start, end = (_moment(at) for at in (each.start, each.end))
     score = score_text({"area": each.c2.area, "reason": each.c2.reason.value})
-    gone = ", ".join(f"{m.source}: {m.panes:,} panes {m.why}" for m in each.c2.missing[:3])
-    more = len(each.c2.missing) - 3
-    told = f"; missing {gone}{f' and {more:,} more' if more > 0 else ''}" if gone else ""
-    count = f"{each.c2.sources} source{'' if each.c2.sources == 1 else 's'}"
+    gone = _missing(each.c2.missing)
+    more = f" and {len(gone) - _REASONS:,} more" if len(gone) > _REASONS else ""
+    told = f"; missing {', '.join(gone[:_REASONS])}{more}" if gone else ""
+    count = _many(each.c2.sources, "source")
     return f"{called} {window_text(start, end)}: C² {score}, {count}{told}"
+
+
+def _missing(every: Sequence[Missing]) -> list[str]:
+    """What is missing, by its reasons: first what is gone for good, last what may still come."""
+    by_reason: dict[str, list[Missing]] = {}
+    for each in every:
+        by_reason.setdefault(each.why, []).append(each)
+    told = []
+    for why, alike in sorted(by_reason.items(), key=lambda item: _weight(item[0])):
+        whose = alike[0].source if len(alike) == 1 else _many(len(alike), "source")
+        told.append(f"{whose}: {_many(sum(each.panes for each in alike), 'pane')} {why}")
+    return told
+
+
+def _weight(why: str) -> int:
+    word = why.partition(":")[0]
+    return _HEAVY.index(word) if word in _HEAVY else len(_HEAVY) - 1
+
+
+def _many(number: int, what: str) -> str:
+    return f"{number:,} {what}{'' if number == 1 else 's'}"
 
 
 def _moment(at: int) -> datetime:

@@ -1,19 +1,16 @@
 """A shell for statements to a program that runs, and for questions about results of its jobs.
 
-Orders go to the program. `SELECT` is answered here, by DuckDB, from the tables of results, in which
-each job is a table of its name.
+Orders go to the program. `SELECT` is answered here (`questions`).
 """
 
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TextIO
 
-import duckdb
 import pyarrow as pa
 from rich.console import Console, JustifyMethod
 from rich.table import Table
@@ -22,11 +19,12 @@ from sqlglot.errors import TokenError
 from sqlglot.tokenizer_core import Token, TokenType
 
 from muntin.control.client import Client
-from muntin.errors import InputError, MuntinError, as_text
-from muntin.language.dialect import Muntin
-from muntin.language.messages import nearest, reason
+from muntin.errors import InputError, LanguageError, MuntinError, as_text
+from muntin.language.dialect import ORDERS, Muntin
+from muntin.language.messages import nearest
 from muntin.show.jobs import draw
-from muntin.show.terminal import console, messages
+from muntin.show.questions import Question
+from muntin.show.terminal import console, fits, messages
 from muntin.show.values import cell_text, is_number, score_text
 from muntin.store.export import values_of
 from muntin.store.results import Results
@@ -35,22 +33,22 @@ from muntin.store.storage import Place
 # Words with which statements begin that are no orders.
 _ASKS = ("SELECT", "WITH", "FROM", "DESCRIBE", "SUMMARIZE", "VALUES", "PIVOT")
 _HERE = (*_ASKS, "SHOW", "HELP", "EXIT", "QUIT")
+_ORDERS = ("CREATE", "DROP", *ORDERS, "SET")
 _WORDS = (
     "CREATE JOB", "CREATE OR REPLACE JOB", "CREATE STREAM", "CREATE TABLE", "DROP JOB",
     "PAUSE JOB", "RESUME JOB", "RESET JOB", "SET", "AT NEXT WINDOW", "AT NEXT PANE", "SELECT",
     "FROM", "WHERE", "GROUP BY", "ORDER BY", "LIMIT", "WINDOW", "EVERY", "WITHIN", "FIDELITY",
-    "SHOW JOBS", "HELP", "EXIT",
+    "LATEST", "SHOW JOBS", "SHOW STREAMS", "HELP", "EXIT",
 )  # fmt: skip
 _HELP = """\
 CREATE JOB …; CREATE OR REPLACE JOB … AT NEXT WINDOW; DROP, PAUSE, RESUME or RESET JOB name;
 SET job.parameter = value;      orders to the program
 SELECT … FROM job;              over the results that it has stored
-SHOW JOBS;                      what runs
+SELECT … FROM LATEST(job);      over the newest; of several windows, LATEST(job, 1 HOUR)
+SHOW JOBS; SHOW STREAMS;        what runs, and what it reads
 EXIT; or Ctrl-D                 leaves, and the program goes on"""
-_UNTOLD = ("job", "c2_records", "records_bad", "records_late", "records_failed")
 _UNCUT = 1000  # columns of a table that goes into a file or a pipe
 _ROWS = 1000  # of an answer that are shown
-_MISSING = re.compile(r"Table with name (\S+) does not exist")
 
 
 class Shell:
@@ -84,43 +82,23 @@ class Shell:
                 self._console.print(_HELP, soft_wrap=True)
             elif words == ["SHOW", "JOBS"]:
                 draw(self.client.jobs(), self._console)
+            elif words == ["SHOW", "STREAMS"]:
+                streams = self.client.streams()
+                columns = [", ".join(names) for names in streams.values()]
+                self._draw(pa.table({"stream": list(streams), "columns": columns}))
+            elif words[0] == "SHOW":
+                message = "expected SHOW JOBS or SHOW STREAMS; DESCRIBE tells the columns of a job"
+                raise LanguageError(message, text, start, end)
             else:
-                self._draw(self._asked(statement))
+                self._draw(self._answer(text, start, end))
         return True
 
-    def _asked(self, statement: str) -> pa.Table:
+    def _answer(self, text: str, start: int, end: int) -> pa.Table:
         """The answer to a question about results."""
         if self._state is None:
             message = "SELECT reads the results in a state folder"
             raise InputError(f"{message}; give --state of a program on this machine, not --url")
-        results = Results(self._state)
-        known = results.jobs()
-        with duckdb.connect(":memory:", config={"python_enable_replacements": "false"}) as here:
-            here.execute("SET TimeZone = 'UTC'")
-            while True:
-                try:
-                    return here.execute(statement).to_arrow_table()
-                except duckdb.CatalogException as error:
-                    job = self._meant(error, known)
-                except duckdb.Error as error:
-                    raise InputError(reason(error)) from error
-                rows = results.read(job)
-                here.register(
-                    job, rows.drop_columns([n for n in _UNTOLD if n in rows.schema.names])
-                )
-                known.remove(job)
-
-    def _meant(self, error: duckdb.Error, known: list[str]) -> str:
-        """The job whose results a question needs, as it is no table yet."""
-        missing = _MISSING.search(str(error))
-        if missing is None:
-            raise InputError(reason(error)) from error
-        name = missing.group(1).strip('"!')
-        found = next((job for job in known if job.lower() == name.lower()), None)
-        if found is None:
-            there = nearest(name, known, "there are none yet")
-            raise InputError(f"there are no results of a job '{name}'; {there}") from error
-        return found
+        return Question(text, start, end).answer(Results(self._state))
 
     def _draw(self, rows: pa.Table) -> None:
         """A table; where that is too wide, one line a column. Nothing is cut."""
@@ -135,7 +113,7 @@ class Shell:
             table.add_column(Text(field.name), justify=side, no_wrap=True)
         for row in cells:
             table.add_row(*map(Text, row))
-        if self._console.measure(table).maximum <= self._console.width:
+        if fits(table, self._console):
             self._console.print(table)
         else:
             self._list(rows.column_names, cells)
@@ -220,6 +198,10 @@ def _parts(text: str) -> Iterator[tuple[bool, int, int]]:
     begun: tuple[int, int] | None = None  # a part of orders
     for first, last in _statements(tokens):
         word = text[first.start : last.end + 1].split()[0].upper()
+        if word not in (*_HERE, *_ORDERS):
+            hint = nearest(word, (*_HERE, *_ORDERS), "")
+            message = f"unknown statement '{word}'; {hint}; HELP tells what can be said"
+            raise LanguageError(message, text, first.start, first.end + 1)
         if word not in _HERE:
             begun = (first.start if begun is None else begun[0]), last.end + 1
             continue

@@ -28,18 +28,33 @@ def draw(shown: Shown, console: Console) -> None:
         console.print(tables)
 
 
-def tell(findings: Sequence[Finding], console: Console) -> None:
-    """Tells what was found, the worst first."""
+def tell(findings: Sequence[Finding], console: Console, every: bool = False) -> None:
+    """Tells what was found, the worst first; what is left over by folder, or `every` file."""
     for weight in Weight:
-        for finding in findings:
-            if finding.weight is weight:
-                line = f"{weight.value}: {finding.place}: {finding.text}"
-                console.print(line, style=_STYLES[weight], soft_wrap=True, highlight=False)
+        found = [finding for finding in findings if finding.weight is weight]
+        if weight is Weight.LEFTOVER and not every:
+            found = _counted(found)
+        for finding in found:
+            line = f"{weight.value}: {finding.place}: {finding.text}"
+            console.print(line, style=_STYLES[weight], soft_wrap=True, highlight=False)
     damaged = sum(finding.weight is Weight.DAMAGE for finding in findings)
     files = "1 file or table is" if damaged == 1 else f"{damaged:,} files or tables are"
     console.print(
         f"{files} damaged" if damaged else "every file can be read, and all fits together"
     )
+
+
+def _counted(findings: Sequence[Finding]) -> list[Finding]:
+    """Those of one folder, of which the same is to be said, as one."""
+    alike: dict[tuple[str, str], list[Finding]] = {}
+    for finding in findings:
+        alike.setdefault((finding.place.rpartition("/")[0], finding.text), []).append(finding)
+    return [
+        some[0]
+        if len(some) == 1
+        else Finding(some[0].weight, folder, f"{len(some):,} files, each of which {text}")
+        for (folder, text), some in alike.items()
+    ]
 
 
 def size_text(size: float) -> str:

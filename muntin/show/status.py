@@ -9,50 +9,14 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from muntin.show.terminal import fits
 from muntin.store.status import Row
 from muntin.units import describe, percent
 
 
 def draw(jobs: Sequence[Row], sources: Sequence[Row], console: Console) -> None:
     """The same for people."""
-    table = Table(header_style="bold")
-    for name in (
-        "job",
-        "windows",
-        "lag p50",
-        "lag p99",
-        "within",
-        "misses",
-        "mean C²",
-        "late",
-        "failed",
-    ):
-        table.add_column(name, justify="left" if name == "job" else "right", overflow="fold")
-    dear = any(row["shed"] for row in jobs)
-    if dear:
-        for name in ("shed", "answer takes", "of all answers"):
-            table.add_column(name, justify="right")
-    thinned = any(row["thinned"] for row in jobs)
-    if thinned:
-        for name in ("lack shed panes", "of all computing"):
-            table.add_column(name, justify="right")
-    stopped = any(row["stopped"] is not None for row in jobs)
-    if stopped:
-        table.add_column("stopped at")
-    changed = any(row["version"] > 1 or row["parameters"] or row["paused"] for row in jobs)
-    if changed:
-        table.add_column("version")
-    for row in jobs:
-        lags = (_lag(row[name]) for name in ("lag_p50", "lag_p99", "within"))
-        misses = "" if row["misses"] is None else f"{row['misses']:,}"
-        area = "" if row["c2_area"] is None else percent(row["c2_area"])
-        lost = (f"{row[name]:,}" for name in ("late", "failed"))
-        numbers = f"{row['windows']:,}", *lags, misses, area, *lost
-        more = [f"{row['shed']:,}", _lag(row["answer"]), _share(row["share"])] if dear else []
-        more += [f"{row['thinned']:,}", _share(row["computing"])] if thinned else []
-        more += [_text(row["stopped"])] if stopped else []
-        table.add_row(Text(row["job"]), *numbers, *more, *([_version(row)] if changed else []))
-    console.print(table)
+    _draw_jobs(jobs, console)
     table = Table(header_style="bold")
     for name in ("stream", "source", "counts from", "read up to", "last heard", "files"):
         table.add_column(name, overflow="fold")  # names in full
@@ -62,6 +26,43 @@ def draw(jobs: Sequence[Row], sources: Sequence[Row], console: Console) -> None:
         files = "are at its agent" if row["agent"] else files
         table.add_row(Text(row["stream"]), Text(row["source"]), *times, files)
     console.print(table)
+
+
+def _draw_jobs(jobs: Sequence[Row], console: Console) -> None:
+    """A table; where there is no room for it, a paragraph a job. Nothing is cut."""
+    names = ["job", "windows", "lag p50", "lag p99", "within", "misses", "mean C²", "late"]
+    names.append("failed")
+    dear = any(row["shed"] for row in jobs)
+    names += ["shed", "answer takes", "of all answers"] if dear else []
+    thinned = any(row["thinned"] for row in jobs)
+    names += ["lack shed panes", "of all computing"] if thinned else []
+    stopped = any(row["stopped"] is not None for row in jobs)
+    names += ["stopped at"] if stopped else []
+    changed = any(row["version"] > 1 or row["parameters"] or row["paused"] for row in jobs)
+    names += ["version"] if changed else []
+    rows = []
+    for row in jobs:
+        lags = (_lag(row[name]) for name in ("lag_p50", "lag_p99", "within"))
+        misses = "" if row["misses"] is None else f"{row['misses']:,}"
+        area = "" if row["c2_area"] is None else percent(row["c2_area"])
+        lost = (f"{row[name]:,}" for name in ("late", "failed"))
+        more = [f"{row['shed']:,}", _lag(row["answer"]), _share(row["share"])] if dear else []
+        more += [f"{row['thinned']:,}", _share(row["computing"])] if thinned else []
+        more += [_text(row["stopped"])] if stopped else []
+        more += [_version(row)] if changed else []
+        rows.append([row["job"], f"{row['windows']:,}", *lags, misses, area, *lost, *more])
+    table = Table(header_style="bold")
+    for name in names:
+        is_text = name in ("job", "stopped at", "version")
+        table.add_column(name, justify="left" if is_text else "right", no_wrap=True)
+    for cells in rows:
+        table.add_row(*map(Text, cells))
+    if fits(table, console):
+        console.print(table)
+        return
+    for job, *cells in rows:
+        told = ", ".join(f"{n} {cell}" for n, cell in zip(names[1:], cells, strict=True) if cell)
+        console.print(Text.assemble((job, "bold"), f": {told}"))
 
 
 def _version(row: Row) -> str:

@@ -10,11 +10,20 @@ import sys
 from typing import TextIO
 
 from rich.console import Console
+from rich.table import Table
+
+_UNBOUND = 1_000_000  # places, more than any line has
 
 
 def console(out: TextIO, width: int | None = None) -> Console:
     """A console on a stream."""
     return Console(file=out, highlight=False, width=width, force_terminal=_is_terminal(out))
+
+
+def fits(table: Table, console: Console) -> bool:
+    """Whether a console has room for a table of which nothing is broken into lines."""
+    unbound = console.options.update(max_width=_UNBOUND)
+    return console.measure(table, options=unbound).maximum <= console.width
 
 
 def messages() -> Console:

@@ -23,7 +23,7 @@ from muntin.kernel.kinds import kind_of
 from muntin.kernel.kinds.kind import Missed
 from muntin.kernel.merge import block_of, distinct, merge
 from muntin.kernel.reading import Cost, added_costs
-from muntin.kernel.slices import finish_in_slices, merge_in_slices
+from muntin.kernel.slices import Needed, finish_in_slices, merge_all_in_slices
 from muntin.model.shapes import Shape
 from muntin.spark.holdings import (
     Blocks,
@@ -66,16 +66,13 @@ class Head:
 
 @dataclass(frozen=True)
 class Answering:
-    """What tasks are told to do. Every task has one key group.
-
-    `saved` is how many of the first holdings have been saved before.
-    """
+    """What tasks are told to do. Every task has one key group."""
 
     number: int
     jobs: Jobs
     due: Due
     save: Mapping[str, Emitted] | None
-    saved: int
+    unsaved: frozenset[int]  # steps of which nothing has been saved before
     useful: Useful
     files: BlockFiles | None
     save_bytes: int  # of blocks, that a task leaves to the driver
@@ -117,7 +114,7 @@ class Answering:
             cost = Cost(0, sum(block.rows for block in blocks), seconds)
             head.costs = added_costs(head.costs, {id_: cost})
         if self.save is not None:
-            head.blocks = _to_save(shapes_of(self.jobs), held[self.saved :], self.save)
+            head.blocks = _to_save(shapes_of(self.jobs), self._new(held), group, self.save)
         for id_, lives in states.items():
             head.blocks.setdefault(id_, []).extend(lives)
         self._save(head)
@@ -127,6 +124,9 @@ class Answering:
         if complete:
             yield group, Made(self.number, tuple(complete))
         yield Told(head)
+
+    def _new(self, held: Iterable[Holding]) -> Iterator[Holding]:
+        return (each for each in held if each.step in self.unsaved)
 
     def _forms(
         self, asked: Mapping[str, Jobs], held: Blocks, group: int, made: Sequence[Made]
@@ -209,7 +209,7 @@ class _Found:
             size = len(data) + sum(map(len, few))
             too_many = size > self._asked.row_bytes and not job.bounds.changes
             stays = name in self._asked.waiting or too_many
-            if not stays or not kind_of(job.shape).has_panes:
+            if not stays:
                 few.append(data)
                 return
             del head.rows[name]
@@ -222,22 +222,22 @@ class _Found:
         yield from in_chunks(name, rows, waits.chunks)
 
 
-def _to_save(shapes: Shapes, held: Iterable[Holding], emitted: Mapping[str, Emitted]) -> Blocks:
-    """The blocks of new steps, less what no window still to come holds."""
-    saved: Blocks = {}
-    for shape, blocks in by_shape(held).items():
-        if shape not in shapes:
+def _to_save(
+    shapes: Shapes, held: Iterable[Holding], group: int, emitted: Mapping[str, Emitted]
+) -> Blocks:
+    """The blocks of new steps, merged, less what no window still to come holds."""
+    several: Blocks = {}
+    needed: dict[str, Needed] = {}
+    for id_, blocks in by_shape(held).items():
+        if id_ not in shapes:
             continue
-        kind = kind_of(shapes[shape])
-        for block in distinct(blocks):
-            # Only with the other steps is it known which sessions the newest rows belong to.
-            if shape not in emitted or not kind.has_panes:
-                kept = [block] if block.rows else []
-            elif block.pane == shapes[shape].pane and kind.is_over(block.upper, emitted[shape]):
-                kept = []
-            else:
-                needed = partial(kind.without, emitted=emitted[shape])
-                kept = merge_in_slices(shapes[shape], [block], block.group, needed)
-            if kept:
-                saved.setdefault(shape, []).extend(kept)
-    return saved
+        shape, kind = shapes[id_], kind_of(shapes[id_])
+        # Only with the other steps is it known which sessions the newest rows belong to.
+        if id_ in emitted and kind.has_panes:
+            needed[id_] = partial(kind.without, emitted=emitted[id_])
+            over = [b.pane == shape.pane and kind.is_over(b.upper, emitted[id_]) for b in blocks]
+            blocks = [block for block, is_over in zip(blocks, over, strict=True) if not is_over]
+        if any(block.rows for block in blocks):
+            several[id_] = blocks
+    merged = merge_all_in_slices(shapes, several, group, needed)
+    return {id_: blocks for id_, blocks in merged.items() if blocks}

@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
+from functools import partial
 
 import pyarrow as pa
 from pyspark import SparkContext
 
 from muntin.ask.answering import Asking, Part, PastRows, merged_rows
-from muntin.ask.keeping import Keeping, Read
-from muntin.errors import MuntinError
+from muntin.ask.keeping import Keeping, Read, empty_rows
+from muntin.errors import InputError, LostError, MuntinError, SparkError
 from muntin.kernel.block import decode, encode
 from muntin.spark.context import start_context
+from muntin.spark.trouble import WAITS, explained
 from muntin.store.panes import PaneFile, PaneFiles
 from muntin.store.storage import Place
 
+SENT = 512 << 20  # bytes of records that tasks send to the driver, at most
 _Merged = tuple[bytes, Read]
 
 
@@ -27,7 +31,7 @@ class SparkMerge:
 
     def __call__(self, part: Part) -> tuple[pa.Table, Read]:
         tasks = _tasks(part, self._context.defaultParallelism)
-        made = self._context.parallelize(tasks, len(tasks)).mapPartitions(_merge).collect()
+        made = self._made(tasks)
         tables, read = [], Read()
         for each in made:
             if isinstance(each, MuntinError):
@@ -37,6 +41,19 @@ class SparkMerge:
         again = tuple(f"p0.k{i}" for i in range(len(part.groups)))
         rows = pa.concat_tables(tables, promote_options="default")
         return merged_rows(replace(part, groups=again, where=()), rows), read
+
+    def _made(self, tasks: list[Part]) -> list[_Merged | MuntinError]:
+        """What tasks make; those of executors that have gone are done again, as files stay."""
+        merge = partial(_merge, most=SENT // len(tasks))
+        for wait in WAITS:
+            time.sleep(wait)
+            try:
+                with explained():
+                    rdd = self._context.parallelize(tasks, len(tasks))
+                    return rdd.mapPartitions(merge).collect()
+            except LostError as error:
+                lost = error
+        raise SparkError(f"{lost}; the state is as it was: ask again") from lost
 
 
 def _tasks(part: Part, most: int) -> list[Part]:
@@ -57,14 +74,32 @@ def _tasks(part: Part, most: int) -> list[Part]:
     return tasks
 
 
-def _merge(parts: Iterable[Part]) -> Iterator[_Merged | MuntinError]:
+def _merge(parts: Iterable[Part], most: int) -> Iterator[_Merged | MuntinError]:
     for part in parts:
         try:
-            keeping = Keeping(part.of.panes.folder)
+            keeping, read = Keeping(part.of.panes.folder), Read()
+            if part.of.job.is_keeper:
+                yield encode(_records(part, keeping, read, most)), read
+                continue
             rows, read = keeping.rows(part.of, part.start, part.end, part.keys)
             yield encode(merged_rows(part, rows)), read
         except MuntinError as error:
             yield error
+
+
+def _records(part: Part, keeping: Keeping, read: Read, most: int) -> pa.Table:
+    """The records that are asked for, of which the driver can take some only."""
+    size, tables = 0, [merged_rows(part, empty_rows(part.shape))]
+    for rows in keeping.pieces(part.of, part.start, part.end, part.keys, read):
+        tables.append(merged_rows(part, rows))
+        size += tables[-1].nbytes
+        if size > most:
+            raise InputError(
+                f"the records of this question are too many for tasks to send ({most >> 20:,} MB "
+                "each): ask without Spark, which takes them piece by piece, about a shorter range, "
+                "or about fewer records (WHERE)"
+            )
+    return pa.concat_tables(tables, promote_options="default")
 
 
 def asked_on(master: str, text: str, state: Place) -> PastRows:

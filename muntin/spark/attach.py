@@ -9,6 +9,7 @@ that are due.
 from __future__ import annotations
 
 import logging
+import math
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -105,6 +106,10 @@ def attach(
     if joining is not None:
         message = f"job '{joining.name}' reads '{joining.stream}', but a DataFrame is one stream"
         raise InputError(f"{message}; expected jobs on '{stream}' alone")
+    kept = next((s.name for s in program.streams.values() if s.keep is not None), None)
+    if kept is not None:
+        message = f"stream '{kept}' cannot be retained here, where a DataFrame is the one stream"
+        raise InputError(f"{message}; RETAIN behind the WINDOW of a job keeps its panes")
     if not jobs:
         raise InputError(f"the text defines no job on stream '{stream}'")
 
@@ -228,7 +233,7 @@ class _Handler:
             turn = self._loop.turn(self._loop.wake_at())
             self._hear(turn.emission)
             _tell(turn.notes)
-        self._loop.tidy()
+        self._loop.tidy(math.inf)  # Spark waits, and more batches follow
 
     def _repeated(self, do: Callable[[], None]) -> None:
         """Does it, from the last commit on once more where executors were lost meanwhile."""

@@ -12,9 +12,10 @@ The collection knows of each step where its rows lie, and of jobs what each call
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from itertools import count
 from typing import Any, Protocol, runtime_checkable
 
 import pyarrow as pa
@@ -36,28 +37,31 @@ from muntin.run.contracts import Answer, Taken, Task, TaskWork, Work
 from muntin.run.heirs import Heirs
 from muntin.run.many import Waiting
 from muntin.run.results import ToSave, no_windows
+from muntin.run.sessions import WaitingRows
 from muntin.spark import internals
 from muntin.spark.answering import Answering, Head
+from muntin.spark.collections import internals as homes
+from muntin.spark.combining import Slots, came_twice, network_speed
 from muntin.spark.holdings import (
     TELLING,
+    Apart,
     Blocks,
     Element,
+    Heard,
     Held,
     Holding,
     Jobs,
     Made,
     Merging,
-    News,
     Rows,
     Shapes,
-    apart,
     delivered,
     home,
 )
 from muntin.spark.master import is_alone, is_local
 from muntin.spark.moving import move
 from muntin.spark.placing import placed, require_read
-from muntin.spark.policies import Span, is_many, is_needed, joined
+from muntin.spark.policies import ByExecutor, Moved, Span, is_many, is_needed, joined, may_wait
 from muntin.spark.rows import (
     GatheredRows,
     Ordered,
@@ -67,6 +71,7 @@ from muntin.spark.rows import (
     looked_at,
     stretches_of,
 )
+from muntin.spark.sessions import SortedSessions
 from muntin.spark.telling import Make, Telling
 from muntin.store.blocks import BlockFiles
 from muntin.windows.shelf import Shelf
@@ -82,6 +87,7 @@ _LEVEL = StorageLevel.MEMORY_AND_DISK
 class Step:
     """One dataset of the collection, and where its rows lie."""
 
+    number: int
     held: Held
     spans: tuple[Span, ...]
 
@@ -103,8 +109,11 @@ class SparkCollection:
         Blocks that are asked for `once`, at the end, are not merged and not saved before.
         """
         self._files = files
+        self._numbers = count(1)  # of steps
         self._once = once
         self._may_lose = not is_local(context.master)
+        self._by_executor = ByExecutor()
+        self._speed = network_speed(context.getConf())
         self._context = context
         self.groups = context.defaultParallelism
         self.steps: tuple[Step, ...] = ()
@@ -121,7 +130,7 @@ class SparkCollection:
         shapes, groups = {recipe.shape.id: recipe.shape for recipe in recipes}, self.groups
         version = max((recipe.version for recipe in recipes), default=0)
         if isinstance(work, Distributed):
-            return self.keep(work.compute(recipes, groups), shapes, self._once)
+            return self.keep(work.compute(recipes, groups), shapes)
         assert isinstance(work, TaskWork), f"{work} cannot be done on Spark"
 
         def compute(tasks: Iterable[Task]) -> Iterator[Element]:
@@ -133,37 +142,57 @@ class SparkCollection:
 
         # One a core: a batch is short, and starting another task would take some of its time.
         tasks, may_lose = work.tasks(groups), self._may_lose
-        computed = self._context.parallelize(tasks, len(tasks)).mapPartitions(compute)
-        readings = self.keep(computed, shapes, self._once)
+        given, slots = self._context.parallelize(tasks, len(tasks)), self._slots(len(tasks))
+        computed = (slots.placed(given) if slots else given).mapPartitions(compute)
+        readings, moved = self._keep(slots.merged(computed, shapes) if slots else computed, shapes)
+        if slots and came_twice(readings):  # key groups tell what did, but not of merged blocks
+            _let_go([self.steps[-1].held])
+            self.steps, self._unsaved = self.steps[:-1], self._unsaved[:-1]
+            readings, moved = self._keep(computed, shapes)
+        self._by_executor = self._by_executor.after(moved, merged=slots is not None)
         if may_lose:
             require_read(readings)
         return readings
 
-    def keep(self, computed: Held, shapes: Shapes, waits: bool = False) -> list[Reading]:
-        """Adds blocks that tasks have computed as one more step; returns their readings.
+    def _slots(self, tasks: int) -> Slots | None:
+        """Who merges what tasks compute before it is sent; None where that does not pay."""
+        if not self._may_lose:
+            return None
+        every = internals.executors(self._context)
+        if not self._by_executor.pays(tasks, every, self._speed):
+            return None
+        known = homes.executors(self._context)
+        return Slots(known, -(-self.groups // len(known))) if known else None
 
-        If it `waits` to be merged with others, it is not made before somebody needs it.
-        """
+    def keep(self, computed: Held, shapes: Shapes) -> list[Reading]:
+        """Adds blocks that tasks have computed as one more step; returns their readings."""
+        return self._keep(computed, shapes)[0]
+
+    def _keep(self, computed: Held, shapes: Shapes) -> tuple[list[Reading], Moved]:
+        """The same, and how many bytes of them were sent."""
         if is_many(len(self.steps)):
             self._merge_steps(shapes)
-        told: list[News | Span]
-        if waits:
-            held, told = move(computed, apart, self.groups, home)
-        else:
+        merging = Merging(shapes, step=next(self._numbers))
+        told: list[Heard]
+        if not self._once and (self._may_lose or not self._alone):
             moved = computed.partitionBy(self.groups, home)
             # Logs that are read again later may have changed.
-            held, told = self._stay(moved, Merging(shapes), cut=self._may_lose)
-        step = Step(held, _spans(told))
+            held, told = self._stay(moved, merging, cut=self._may_lose)
+        else:
+            held, told = move(computed, Apart(merging.step), self.groups, home)
+            if not self._once and not may_wait(_spans(told)):
+                held, _ = self._stay(held, merging)
+        step = Step(merging.step, held, _spans(told))
         self.steps += (step,)
         self._unsaved += (step,)
         readings = [each for each in told if isinstance(each, Reading)]
         self._shelf.drop_touched(shapes, [t for reading in readings for t in reading.tallies])
-        return readings
+        return readings, sum((each for each in told if isinstance(each, Moved)), Moved())
 
     def answer(
         self, catalog: Catalog, due: Due, save: Mapping[str, Emitted] | None = None
     ) -> Answer:
-        jobs = catalog.jobs
+        jobs = catalog.every
         if self._once and save is not None and not due:
             # What waits is not read from logs again once it is saved.
             saved = self._saved
@@ -181,21 +210,19 @@ class SparkCollection:
             jobs,
             replace(due, previous={}),  # which these tasks have no use for
             save,
-            len(steps) - len(unsaved),
+            frozenset(step.number for step in unsaved),
             frozenset((c.rows, c.shape, c.spec, c.group) for c in useful),
             self._files,
             SAVED_BY_DRIVER // self.groups,
             ROWS_AT_HAND // self.groups,
             frozenset(name for name in due.ends if _has_more_rounds(jobs[name])),
         )
-        # Tasks count holdings of steps, each of which has one, from the first on.
         held = self._union([*(step.held for step in steps), *made.values()])
         answered, heads = self._stay(held, task, cut=True)
         if save is not None:
             self._unsaved = ()
         rows_in = self._settle(answered, heads)
-        ordered, seconds = self._ordered(jobs, heads, rows_in, due)
-        return _put_together(heads, ordered, seconds)
+        return _put_together(heads, self._ordered(jobs, heads, rows_in, due))
 
     def _settle(self, answered: Held, heads: Sequence[Head]) -> Held:
         """Keeps what goes on from here, each kind by itself; returns the rows that wait."""
@@ -204,8 +231,8 @@ class SparkCollection:
         waits = any(head.waits for head in heads)
         only = (bool(spans), bool(made), waits).count(True) == 1
         if spans:  # states of keys, which are saved already
-            step = Step(answered if only else self._only(answered, Holding), tuple(spans))
-            self.steps = (*self._saved, step, *self._unsaved)
+            states = answered if only else self._only(answered, Holding)
+            self.steps = (*self._saved, Step(0, states, tuple(spans)), *self._unsaved)
         if made:
             self._made[self._answers] = answered if only else self._only(answered, Made)
             self._shelf.put(made)
@@ -219,11 +246,10 @@ class SparkCollection:
         some = answered.filter(lambda element: isinstance(element[1], kind))
         return self._stay(some, _as_they_are, cut=True)[0]
 
-    def _ordered(
-        self, jobs: Jobs, heads: Sequence[Head], held: Held, due: Due
-    ) -> tuple[dict[str, pa.Table | Waiting], dict[str, float]]:
+    def _ordered(self, jobs: Jobs, heads: Sequence[Head], held: Held, due: Due) -> _Ordered:
         """Rows of jobs in order, or where they wait, and how long jobs took."""
         ordered: dict[str, pa.Table | Waiting] = {}
+        sessions: dict[str, WaitingRows] = {}
         seconds: dict[str, float] = {}
         waits = {name: Waits() for head in heads for name in head.waits}
         previous, meet = due.previous, dict[str, Job]()
@@ -235,8 +261,10 @@ class SparkCollection:
                 ordered[name] = order(job, _few(heads, name), previous.get(name, NOTHING_BEFORE))
             elif kind_of(job.shape).ordering(job) is None:
                 meet[name] = job
+            elif name in due.sessions:
+                sessions[name] = SortedSessions(job, *_waiting_rows(job, heads, users))
             else:
-                ordered[name] = _sorted_rows(job, heads, users)
+                ordered[name] = SortedRows(job, *_waiting_rows(job, heads, users))
             # Groups are answered side by side.
             finishing = max(head.seconds.get(name, 0.0) for head in heads)
             seconds[name] = finishing + time.perf_counter() - started
@@ -264,7 +292,8 @@ class SparkCollection:
                 else:
                     ordered[name] = _in_a_row(meet[name], several)
                 users.release()
-        return {name: ordered[name] for name in names}, seconds
+        in_turn = {name: ordered[name] for name in names if name in ordered}
+        return _Ordered(in_turn, sessions, seconds)
 
     def forget(self, catalog: Catalog, emitted: Mapping[str, Emitted]) -> None:
         """Lets go of steps that no window still to come holds a row of."""
@@ -315,9 +344,10 @@ class SparkCollection:
         """Steps as one, which has no lineage; none of none."""
         if not steps:
             return ()
+        merging = replace(merging, step=next(self._numbers))
         held, told = self._stay(self._union([step.held for step in steps]), merging, cut=True)
         _let_go(step.held for step in steps)
-        return (Step(held, _spans(told)),)
+        return (Step(merging.step, held, _spans(told)),)
 
     def clear(self) -> None:
         _let_go(step.held for step in self.steps)
@@ -415,7 +445,7 @@ def _let_go(several: Iterable[RDD[Any]]) -> None:
                 held.unpersist()
 
 
-def _spans(told: Iterable[News | Span]) -> tuple[Span, ...]:
+def _spans(told: Iterable[Heard]) -> tuple[Span, ...]:
     return tuple(joined(each for each in told if isinstance(each, Span)))
 
 
@@ -467,7 +497,10 @@ def _waiting(heads: Sequence[Head], name: str) -> int:
     return sum(head.waits[name].rows for head in heads if name in head.waits)
 
 
-def _sorted_rows(job: Job, heads: Sequence[Head], users: _Users) -> SortedRows:
+def _waiting_rows(
+    job: Job, heads: Sequence[Head], users: _Users
+) -> tuple[Held, list[Element], Waits, Callable[[], None]]:
+    """Rows of a job that wait in some groups, those that others have sent, and what is known."""
     waits, few = Waits(), list[Element]()
     for head in heads:
         waits = waits.plus(head.waits.get(job.name, Waits()))
@@ -476,7 +509,7 @@ def _sorted_rows(job: Job, heads: Sequence[Head], users: _Users) -> SortedRows:
         rows, seen = looked_at(job, decode(each.data, f"rows of job {job.name}"))
         waits = waits.plus(seen)
         few.append((group, replace(each, data=encode(rows))))
-    return SortedRows(job, users.held, few, waits, users.release)
+    return users.held, few, waits, users.release
 
 
 def _in_a_row(job: Job, ordered: Sequence[Ordered]) -> pa.Table:
@@ -488,11 +521,16 @@ def _in_a_row(job: Job, ordered: Sequence[Ordered]) -> pa.Table:
     return pa.concat_tables(tables, promote_options="default")
 
 
-def _put_together(
-    heads: Sequence[Head],
-    rows: Mapping[str, pa.Table | Waiting],
-    seconds: Mapping[str, float],
-) -> Answer:
+@dataclass(frozen=True)
+class _Ordered:
+    """Rows of jobs in order, or where they wait; and how long jobs took."""
+
+    rows: Mapping[str, pa.Table | Waiting]
+    sessions: Mapping[str, WaitingRows]
+    seconds: Mapping[str, float]
+
+
+def _put_together(heads: Sequence[Head], made: _Ordered) -> Answer:
     blocks: Blocks = {}
     files: dict[str, int] = {}
     costs: dict[str, Cost] = {}
@@ -508,7 +546,8 @@ def _put_together(
             costs[shape] = costs.get(shape, Cost()) + cost
         for shape, saved in head.blocks.items():
             blocks.setdefault(shape, []).extend(saved)
-    return Answer(rows, ToSave(blocks, files), costs, ends, missed, seconds)
+    to_save = ToSave(blocks, files)
+    return Answer(made.rows, to_save, costs, ends, missed, made.seconds, made.sessions)
 
 
 def _has_more_rounds(job: Job) -> bool:

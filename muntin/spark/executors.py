@@ -2,6 +2,9 @@
 
 A job waits for ever where no executor is left. A thread looks after that: it says so, and after a
 while has what waits fail, as it does at once where somebody says stop.
+
+One that has come takes seconds to start its Python. Until then its cores are taken by tasks that
+do nothing else, so that batches are made by the others, as fast as before.
 """
 
 from __future__ import annotations
@@ -17,14 +20,17 @@ from pyspark import SparkContext
 from muntin.errors import SparkError
 from muntin.run.inline import ignore
 from muntin.spark import internals
+from muntin.spark.collections import internals as homes
+from muntin.spark.first_tasks import prepared
 from muntin.spark.master import is_local
 
 PATIENCE_SECONDS = 5.0  # after which one wants to know what is waited for
 GIVE_UP_SECONDS = 300.0
 _LOOK_SECONDS = 0.5
+_GREETING_SECONDS = 0.1  # after which one that has come is looked at again
 _SETTLED_SECONDS = 2.0  # without another one, after which executors are believed to be all there
 _NEAR_SECONDS = 2.0  # to a deadline, for which spreading waits
-_LATEST_SECONDS = 10.0  # but no longer
+_LATEST_SECONDS = 10.0  # but no longer, as for one that does not get ready
 
 
 class Executors:
@@ -40,7 +46,8 @@ class Executors:
         self._note = note
         self._give_up_seconds = give_up_seconds
         self._is_local = is_local(context.master)
-        self._known = self._seen = self._names()
+        self._known = self._seen = self._greeted = self._names()
+        self._ready = set(self._known)  # of those that are greeted
         self._seen_at = self._came_at = time.monotonic()
         self._busy_since: float | None = None
         self.gave_up = False
@@ -93,7 +100,8 @@ class Executors:
         if not names - self._known or now - self._seen_at < _SETTLED_SECONDS:
             return False
         is_near = deadline_in is not None and deadline_in < _NEAR_SECONDS
-        if is_near and now - self._came_at < _LATEST_SECONDS:
+        waits = is_near or not names <= self._ready
+        if waits and now - self._came_at < _LATEST_SECONDS:
             return False
         self._known = names
         return True
@@ -109,6 +117,7 @@ class Executors:
         while not over.wait(_LOOK_SECONDS):
             now, busy_since = time.monotonic(), self._busy_since
             with suppress(Py4JError, OSError):  # Spark has gone: whoever waits is told
+                self._greet(over)
                 if busy_since is None or internals.executors(self._context):
                     none_since, told = None, False
                     continue
@@ -120,10 +129,41 @@ class Executors:
                     self.gave_up = True
                     self._context.cancelAllJobs()
 
+    def _greet(self, over: Event) -> None:
+        """Has those that have come start their Python."""
+        names = self._names()
+        come, self._greeted = names - self._greeted, names
+        for name in come:
+            args = (name, over)
+            Thread(target=self._prepare, args=args, name="muntin greeting", daemon=True).start()
+
+    def _prepare(self, name: str, over: Event) -> None:
+        """Has all cores of an executor do what a batch does, until it has; others may be faster.
+
+        One that gets no task by then is left to batches.
+        """
+        until = time.monotonic() + _LATEST_SECONDS
+        with suppress(Py4JError, OSError):  # it has gone again, or Spark has
+            while (
+                not over.wait(_GREETING_SECONDS)
+                and name in self._names()
+                and time.monotonic() < until
+            ):
+                # Where it is becomes known a moment after its name.
+                here = [each for each in homes.executors(self._context) if each.id == name]
+                if here and internals.has_worked(self._context, name):
+                    self._ready.add(name)
+                    return
+                if here:
+                    cores = self._context.defaultParallelism // max(1, len(self._names()))
+                    tasks = [homes.home(self._context, here[0])] * max(1, cores)
+                    packs = homes.as_rdd(self._context, homes.union(self._context, tasks))
+                    internals.compute(packs.mapPartitions(prepared))
+
 
 def no_executors(master: str | None) -> str:
-    """What is waited for where a cluster has given none."""
+    """What is waited for where a cluster has given none; why, only the cluster knows."""
     return (
-        f"waiting for executors: {master} has given none yet, as no worker has cores and "
-        "memory to spare; its page shows who has them; Ctrl-C stops"
+        f"waiting for executors: {master} has given none yet; either they are still starting, or "
+        "no worker has cores and memory to spare; its page shows which; Ctrl-C stops"
     )

@@ -6,14 +6,17 @@ import hashlib
 from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
+from typing import TypeVar
 
 import pyarrow as pa
 
 import muntin
 from muntin.kernel import block, engine
 
+Item = TypeVar("Item")
 
-def prepared(items: Iterable[tuple[int, int]]) -> Iterable[tuple[int, int]]:
+
+def prepared(items: Iterable[Item]) -> Iterable[Item]:
     """The items; a statement was run, and a block made and read, as a batch does."""
     lines = pa.table({"line": ['{"a": 1, "b": "x"}'] * 2})
     fields = """from_json(line, '{"a": "VARCHAR", "b": "VARCHAR"}')"""

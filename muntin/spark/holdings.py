@@ -1,7 +1,7 @@
 """What elements of steps are, by key group, and how blocks become such elements.
 
-A step has one `Holding` of every key group, and nothing else. What an answer leaves in its tasks
-has complete windows and rows of results beside it.
+A step has a `Holding` of every key group, several while it waits to be merged, and nothing else.
+What an answer leaves in its tasks has complete windows and rows of results beside it.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from muntin.kernel.slices import merge_all_in_slices
 from muntin.model.jobs import Job
 from muntin.model.shapes import Shape
 from muntin.run.contracts import Delivery
-from muntin.spark.policies import Span, spans_of
+from muntin.spark.policies import Moved, Span, spans_of
 from muntin.spark.telling import Told
 from muntin.windows.shelf import Complete
 
@@ -35,14 +35,26 @@ Jobs = Mapping[str, Job]
 Shapes = Mapping[str, Shape]
 Blocks = dict[str, list[Block]]
 News = Reading | MuntinError  # of a lane
+Heard = News | Span | Moved  # of a step, by the driver
 
 
 @dataclass(frozen=True)
 class Holding:
-    """The blocks of one key group by shape, and news on their way to the driver."""
+    """Blocks of one key group by shape, the step they are of, and news on their way to the driver.
+
+    What an answer leaves behind is of no step. Of blocks that an executor has merged before they
+    were sent, it is known how many bytes they were `made` of.
+    """
 
     blocks: Blocks = field(default_factory=dict)
     news: tuple[News, ...] = ()
+    step: int = 0
+    made: int | None = None
+
+    @property
+    def moved(self) -> Moved:
+        sent = bytes_of(self.blocks)
+        return Moved(sent if self.made is None else self.made, sent)
 
 
 @dataclass(frozen=True)
@@ -75,6 +87,10 @@ def shapes_of(jobs: Jobs) -> dict[str, Shape]:
     return {job.shape.id: job.shape for job in jobs.values()}
 
 
+def bytes_of(blocks: Blocks) -> int:
+    return sum(len(block.data) for block in chain.from_iterable(blocks.values()))
+
+
 def delivered(
     deliveries: Iterator[Delivery], shapes: Shapes, groups: int, version: int
 ) -> Iterator[tuple[int, Holding]]:
@@ -101,12 +117,18 @@ def scatter(
         yield group, Holding(blocks, delivery.readings if group == TELLING else ())
 
 
-def apart(_: int, items: Iterable[Element]) -> Iterator[Element | Told[News | Span]]:
-    """Blocks alone, and what the driver is told of them: news, and where their rows lie."""
-    for group, each in items:
-        assert isinstance(each, Holding), each
-        yield group, Holding(each.blocks)
-        yield from map(Told, told_of(each))
+@dataclass(frozen=True)
+class Apart:
+    """Blocks of a step alone, and what the driver is told: news, and where their rows lie."""
+
+    step: int
+
+    def __call__(self, _: int, items: Iterable[Element]) -> Iterator[Element | Told[Heard]]:
+        for group, each in items:
+            assert isinstance(each, Holding), each
+            yield group, Holding(each.blocks, step=self.step)
+            yield from map(Told, told_of(each))
+            yield Told(each.moved)
 
 
 def told_of(holding: Holding) -> Iterator[News | Span]:
@@ -125,26 +147,26 @@ def by_shape(every: Iterable[Holding]) -> Blocks:
     blocks: Blocks = {}
     for holding in every:
         for shape, more in holding.blocks.items():
-            blocks.setdefault(shape, []).extend(more)
+            if more:
+                blocks.setdefault(shape, []).extend(more)
     return blocks
 
 
 @dataclass(frozen=True)
 class Merging:
-    """Merges the holdings of a group into one, also if there are none: the driver is told of it.
+    """Merges the holdings of a group into one of a step, also if there are none.
 
-    Blocks of shapes that no job has any more are left out, and so is what is not needed after what
-    was emitted.
+    The driver is told of it. Blocks of shapes that no job has any more are left out, and so is what
+    is not needed after what was emitted.
     """
 
     shapes: Shapes
     emitted: Mapping[str, Emitted] = field(default_factory=dict)
     heirs: Mapping[str, str] = field(default_factory=dict)
     """Shapes that get copies of the blocks of others."""
+    step: int = 0
 
-    def __call__(
-        self, group: int, items: Iterable[Element]
-    ) -> Iterator[Element | Told[News | Span]]:
+    def __call__(self, group: int, items: Iterable[Element]) -> Iterator[Element | Told[Heard]]:
         every = list(holdings(items))
         found = by_shape(every)
         for heir, of in self.heirs.items():
@@ -156,10 +178,12 @@ class Merging:
             for id_, known in self.emitted.items()
             if id_ in several and known.is_on(self.shapes[id_].pane)
         }
-        blocks = merge_all_in_slices(self.shapes, several, group, needed)
+        merged = merge_all_in_slices(self.shapes, several, group, needed)
+        blocks = {id_: some for id_, some in merged.items() if some}
         news = tuple(chain.from_iterable(each.news for each in every))
-        yield group, Holding(blocks)
+        yield group, Holding(blocks, step=self.step)
         yield from map(Told, told_of(Holding(blocks, news)))
+        yield Told(sum((each.moved for each in every), Moved(left=bytes_of(blocks))))
 
 
 def _needed(shape: Shape, emitted: Emitted, table: pa.Table) -> pa.Table:

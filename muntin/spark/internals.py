@@ -64,6 +64,11 @@ def executor_names(context: SparkContext) -> frozenset[str]:
     return frozenset(filter(None, names.split(",")))
 
 
+def has_worked(context: SparkContext, executor: str) -> bool:
+    """Whether an executor has done a task, by what Spark knows a moment later."""
+    return bool(context._jsc.sc().statusStore().executorSummary(executor).completedTasks())
+
+
 def forget_context() -> None:
     """Makes the next context ask for a gateway again: the JVM of this one has gone."""
     SparkContext._active_spark_context = SparkContext._gateway = SparkContext._jvm = None

@@ -28,10 +28,11 @@ def move(
     """The pairs that tasks make, moved to their partitions, and what tasks tell, task by task."""
     telling: Telling[T] = Telling(rdd.context)
     made: RDD[tuple[K, V]] = telling.made(rdd, make)
-    moved = made.partitionBy(partitions, home)
+    moved, tasks = made.partitionBy(partitions, home), rdd.getNumPartitions()
     try:
-        write_shuffle(moved)
+        if tasks:  # a batch of a frame may have none
+            write_shuffle(moved)
     except BaseException:
         telling.forget()
         raise
-    return moved, telling.heard(rdd.getNumPartitions())
+    return moved, telling.heard(tasks)

@@ -78,7 +78,7 @@ def looked_at(job: Job, rows: pa.Table) -> tuple[pa.Table, Waits]:
     rows, faults = told_apart(job, rows)
     some = rows.take(pa.array(np.arange(0, rows.num_rows, SAMPLE_EVERY)))
     sample = encode(some.select([name for name, _ in ordering]))
-    counts = _counted(rows["win"], rows["w"])
+    counts = _counted(rows["win"], rows["w"]) if kind.has_panes else {}  # sessions are as many
     return rows, Waits(counts, tuple(faults), (sample,), _chunks(rows), rows.num_rows)
 
 
@@ -100,38 +100,43 @@ def _counted(which: pa.ChunkedArray, ends: pa.ChunkedArray) -> dict[Kind, int]:
     return {(which, end): rows for which, end, rows in kinds}
 
 
-class SortedRows:
-    """Rows of a job that is only sorted, as key groups have them."""
+@dataclass(frozen=True)
+class InGroups:
+    """Rows of a job that is only sorted, as key groups have them.
 
-    def __init__(
-        self,
-        job: Job,
-        held: Held,
-        few: Sequence[Element],
-        waits: Waits,
-        release: Callable[[], None],
-    ) -> None:
-        """`held` has the rows of some groups, until they are released; `few` are those that others
-        have sent.
-        """
-        self._job = job
-        self._held = held
-        self._few = few
-        self._waits = waits
-        self.let_go = release
+    `held` has those of some groups, until they are let go; `few` are those that others have sent.
+    """
 
-    @property
-    def counts(self) -> Mapping[Kind, int]:
-        return self._waits.counts
+    job: Job
+    held: Held
+    few: Sequence[Element]
+    waits: Waits
+    let_go: Callable[[], None]
 
     @property
     def faults(self) -> Faults:
-        return self._waits.faults
+        return self.waits.faults
+
+    @property
+    def every(self) -> Held:
+        """Both together."""
+        return _with(self.held, self.few)
+
+
+class SortedRows(InGroups):
+    """Rows of windows, of which each is told by itself."""
+
+    @property
+    def counts(self) -> Mapping[Kind, int]:
+        return self.waits.counts
 
     def write(self, windows: WaitingWindows, writer: Writer, first: int) -> list[Part]:
         ranges = -(-sum(self.counts.values()) // RANGE_ROWS)
-        cut = _Cut(self._job.name, *_bounds(self._job, self._waits.sample, ranges))
-        moved, told = move(_with(self._held, self._few), cut, max(1, ranges), int)
+        ordering = kind_of(self.job.shape).ordering(self.job)
+        assert ordering is not None, self.job.name
+        bounds = bounds_of(self.job, ordering, self.waits.sample, ranges)
+        cut = _Cut(self.job.name, ordering, bounds)
+        moved, told = move(self.every, cut, max(1, ranges), int)
         in_range: list[Counter[Kind]] = [Counter() for _ in range(max(1, ranges))]
         for number, counts in told:
             in_range[number].update({k: n for k, n in counts.items() if k in windows.counts})
@@ -156,25 +161,23 @@ class _Cut:
         for _, each in items:
             if isinstance(each, Rows) and each.job == self.job:
                 rows = decode(each.data, f"rows of job {self.job}")
-                for number, some in _in_ranges(rows, bounds, self.ordering):
+                for number, some in in_ranges(rows, bounds, self.ordering):
                     counts = _counted(some["win"], some["w"])
                     told.setdefault(number, Counter()).update(counts)
                     yield number, encode(some)
         yield from (Told(each) for each in told.items())
 
 
-def _bounds(job: Job, sample: Sequence[bytes], ranges: int) -> tuple[Ordering, bytes]:
+def bounds_of(job: Job, ordering: Ordering, sample: Sequence[bytes], ranges: int) -> bytes:
     """Where all ranges but the first begin, so that they have about as many rows each."""
-    ordering = kind_of(job.shape).ordering(job)
-    assert ordering is not None, job.name
     every = pa.concat_tables([decode(data, f"a sample of job {job.name}") for data in sample])
     doing = f"the bounds of rows of job {job.name}"
     ordered = run(f"SELECT * FROM sample ORDER BY {_by(ordering)}", {"sample": every}, doing)
     places = [number * ordered.num_rows // ranges for number in range(1, ranges)]
-    return ordering, encode(ordered.take(pa.array(places, pa.int64())))
+    return encode(ordered.take(pa.array(places, pa.int64())))
 
 
-def _in_ranges(
+def in_ranges(
     rows: pa.Table, bounds: pa.Table, ordering: Ordering
 ) -> Iterator[tuple[int, pa.Table]]:
     """The rows of each range, in any order; a row that is a bound is the first of its range."""
@@ -223,13 +226,19 @@ class _Sort:
 
 def _leaving(stamp: JobWindows, rows: pa.Table) -> pa.Table:
     """Ordered rows without faults, which are told, and without windows that do not leave."""
-    if FAULT in rows.column_names:
-        rows = rows.filter(pc.is_null(rows[FAULT])).drop_columns([FAULT])
+    rows = good_rows(rows)
     kinds = _counted(rows[WINDOW], rows[WINDOW_END])
     if kinds.keys() <= stamp.counts.keys():
         return rows
     told = zip(rows[WINDOW].to_pylist(), rows[WINDOW_END].to_pylist(), strict=True)
     return rows.filter(pa.array([kind in stamp.counts for kind in told]))
+
+
+def good_rows(rows: pa.Table) -> pa.Table:
+    """Ordered rows without faults."""
+    if FAULT not in rows.column_names:
+        return rows
+    return rows.filter(pc.is_null(rows[FAULT])).drop_columns([FAULT])
 
 
 def _numbered(

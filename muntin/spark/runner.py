@@ -299,14 +299,14 @@ class SparkRun:
                     run.add_to(self.summary)
 
     def _streams(self) -> list[Stream]:
-        """Those that some job reads, as the program says or by orders to an earlier run."""
+        """Those that are read, as the program says or by orders to an earlier run."""
         known = {name: saved.kept for name, saved in saved_in(self._settings.state).items()}
         kept = {name for name, each in known.items() if each.jobs or each.paused}
         streams = dict(self._program.streams)
         for name, each in known.items():
             if (begun := begun_stream(each)) is not None:
                 streams.setdefault(name, begun)
-        return [s for s in streams.values() if self._program.jobs_of(s.name) or s.name in kept]
+        return [s for s in streams.values() if self._program.runs(s.name) or s.name in kept]
 
     def _open(self, stream: Stream, stack: ExitStack) -> StreamRun:
         jobs = self._program.jobs_of(stream.name)

@@ -37,7 +37,7 @@ from muntin.model.tables import TableVersion
 from muntin.run.catalog import Catalog, InForce
 from muntin.run.failures import Failures
 from muntin.run.kept import Remembered
-from muntin.run.past import Asked, Past, Runs
+from muntin.run.past import Asked, Bad, Past, Runs
 from muntin.run.previous import Kept
 from muntin.run.progress import Lateness, Leaving, Progress, Shown
 from muntin.schedule.recovery import Recovery
@@ -94,6 +94,7 @@ class Checkpoint:
         self._ledger = TallyFiles(self._folder)
         self._blocks: dict[str, int] = {}  # lengths of files
         self._panes: Mapping[str, PaneFile] = {}
+        self._rows: set[str] = set()  # files of tables that it names
         self._tape = ""  # the one of them to which the driver adds
         self._whole = self._added = 0  # bytes of what was saved as a whole, and since
 
@@ -143,6 +144,8 @@ class Checkpoint:
             self._state.sync([*before, *self._written()])
             self._begun = True
             self._panes = saved.panes
+            unneeded, self._rows = self._rows, joined_files(saved.progress.tables)
+            unneeded = unneeded - self._rows
             if anew:
                 self._known = {}
                 self._decisions.begin(saved.batch, encode(difference(self._known, now)))
@@ -152,6 +155,11 @@ class Checkpoint:
         except BaseException:
             self._forget()
             raise
+        if not anew:
+            # No state names them again, whoever writes it, and no batch to come reads them. It is
+            # committed: what cannot be removed now is when files are begun anew.
+            with suppress(StateError, OSError):
+                self._folder.remove(unneeded)
 
     def _written(self) -> Iterator[str]:
         """The files of blocks and tallies that this commit has changed, and folders of new ones."""
@@ -189,6 +197,7 @@ class Checkpoint:
     def _tidy(self) -> None:
         """Removes the files that a new state does not name; what readers have open stays theirs."""
         unneeded = self.unneeded({*self._blocks, *self._ledger.files})
+        unneeded += self.unneeded_rows(self._rows)
         # What was there before nobody else had decided is nobody else's.
         self._decisions.require_newest()
         self._folder.remove(unneeded)
@@ -199,6 +208,11 @@ class Checkpoint:
         files = (name for name in self._folder.names("") if name.endswith(".tape"))
         others = [name for name in files if name not in needed and not name.startswith("state-")]
         return [*others, *self._decisions.unneeded()]
+
+    def unneeded_rows(self, needed: Collection[str]) -> list[str]:
+        """The files with rows of tables that are not needed."""
+        names = (f"{JOINED}/{name}" for name in self._folder.names(JOINED))
+        return [name for name in names if name.endswith(".arrow") and name not in needed]
 
     @property
     def folder(self) -> Storage:
@@ -247,14 +261,14 @@ class Checkpoint:
 
         Files that the state does not name are removed.
         """
-        folder = self._folder.within(JOINED)
-        names = {v.path: (v.path or "").rpartition("/")[2] for vs in tables.values() for v in vs}
-        strays = set(folder.names("")) - set(names.values())
+        strays = self.unneeded_rows(joined_files(tables))
         if strays:
             self._decisions.require_newest()
-        folder.remove(name for name in strays if name.endswith(".arrow"))
+        self._folder.remove(strays)
         return {
-            name: tuple(replace(v, path=_kept(folder.where(names[v.path]))) for v in versions)
+            name: tuple(
+                replace(v, path=_kept(self._folder.where(_joined_file(v)))) for v in versions
+            )
             for name, versions in tables.items()
         }
 
@@ -293,6 +307,15 @@ class Checkpoint:
 def block_files(state: Place, stream: str) -> BlockFiles:
     """Where tasks write blocks of a stream."""
     return BlockFiles(storage_of(state).within(f"{STREAMS}/{stream}"))
+
+
+def joined_files(tables: Mapping[str, tuple[TableVersion, ...]]) -> set[str]:
+    """The files with rows of tables, as the folder of their stream has them."""
+    return {_joined_file(version) for versions in tables.values() for version in versions}
+
+
+def _joined_file(version: TableVersion) -> str:
+    return f"{JOINED}/{(version.path or '').rpartition('/')[2]}"
 
 
 def _kept(place: str) -> str:
@@ -374,24 +397,39 @@ def _document(saved: Saved) -> Document:
 
 
 def _past(past: Past) -> Document:
-    bounds = past.pane, past.began, past.settled, past.until, past.grids
+    bounds = past.pane, past.began, past.settled, past.until, past.grids, past.gaps
     more = {"jobs": dict(past.jobs), "runs": past.runs, "open": dict(past.open)}
-    return {"bounds": bounds, **more}
+    bad = {"length": past.bad.length, "spans": past.bad.spans, "open": past.bad.open}
+    return {"bounds": bounds, **more, "bad": bad}
 
 
 def _past_of(told: Document) -> Past:
     def runs(rows: Sequence[Any]) -> Runs:
         return tuple((lower, upper, state, what) for lower, upper, state, what in rows)
 
-    pane, began, settled, until, grids = told["bounds"]
-    jobs = {title: Asked(*row) for title, row in told["jobs"].items()}
+    pane, began, settled, until, grids, *more = told["bounds"]
+    jobs = {title: _asked(*row) for title, row in told["jobs"].items()}
     sizes = tuple((size, upto) for size, upto in grids)
     known = {
         source: {number: runs(part) for number, part in parts.items()}
         for source, parts in told["runs"].items()
     }
     still_open = {source: runs(rows) for source, rows in told["open"].items()}
-    return Past(pane, began, settled, until, sizes, jobs, known, still_open)
+    gaps = tuple((lower, upper) for lower, upper in (more[0] if more else ()))
+    bad = Bad(**told["bad"]) if "bad" in told else Bad()  # older states do not tell
+    return Past(pane, began, settled, until, sizes, jobs, known, still_open, gaps, bad)
+
+
+def _asked(
+    edition: int,
+    version: str,
+    retain_us: int,
+    text: str,
+    since: Sequence[tuple[int, int]] = (),
+    ended: int | None = None,
+) -> Asked:
+    numbers = tuple((number, at) for number, at in since)
+    return Asked(edition, version, retain_us, text, numbers, ended)
 
 
 def _measured(timing: Timing) -> tuple[int, float, int, int | None]:

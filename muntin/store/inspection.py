@@ -19,7 +19,7 @@ from pyarrow import parquet
 from muntin.errors import InputError, MuntinError, StateError
 from muntin.kernel.block import Block
 from muntin.store import delta, log, notes, tape
-from muntin.store.checkpoint import JOINED, STREAMS, Checkpoint, Saved, saved_of
+from muntin.store.checkpoint import STREAMS, Checkpoint, Saved, joined_files, saved_of
 from muntin.store.document import Document
 from muntin.store.hold import require_free
 from muntin.store.panes import FOLDER as PANES
@@ -31,6 +31,7 @@ from muntin.windows.ledger import Ledger
 
 _OWN = {"lock", "lease", "control.json", "spark-error.txt"}
 _FOLDERS = {STREAMS, FOLDER, notes.FOLDER}
+_LOOKS = 5  # at a state that goes on
 
 
 class Weight(Enum):
@@ -85,7 +86,7 @@ class Shown:
 
 def show(state: Place) -> Shown:
     """Streams, jobs, batches, sizes and open panes of a state."""
-    storage = _there(state)
+    storage = there(state)
     shown = Shown(storage.where(), sum(storage.sizes("").values()))
     for name in storage.folders(STREAMS):
         document = Checkpoint(storage, name).document()
@@ -96,7 +97,7 @@ def show(state: Place) -> Shown:
         panes = {(tally.axis, tally.size, tally.pane) for tally in ledger}
         shown.streams.append(
             StreamShown(
-                name, saved.batch, document["now"]["version"], tuple(saved.in_force.shapes),
+                name, saved.batch, document["now"]["version"], tuple(saved.in_force.jobs),
                 len(saved.progress.sources), saved.progress.records, len(panes), len(sizes),
                 sum(sizes.values()),
             )
@@ -113,7 +114,7 @@ def show(state: Place) -> Shown:
 
 def check(state: Place) -> Iterator[Finding]:
     """What is wrong with a state, and what is not as it might be."""
-    storage = _there(state)
+    storage = there(state)
     try:
         require_free(storage)
     except StateError as error:
@@ -141,10 +142,14 @@ def check(state: Place) -> Iterator[Finding]:
     yield from _compare(storage, states, tables)
 
 
-def _there(state: Place) -> Storage:
+def there(state: Place) -> Storage:
+    """Where a state is; an InputError if there is none."""
     storage = storage_of(state)
     if not storage.folders(STREAMS) and not storage.folders(FOLDER):
-        raise InputError(f"there is no state in {storage}; see `muntin run --help`")
+        raise InputError(
+            f"there is no state in {storage}: no program has committed one there so far; it is "
+            "where `muntin run --state` writes to"
+        )
     return storage
 
 
@@ -162,7 +167,27 @@ class _Stream:
         self.saved: Saved | None = None
 
     def check(self) -> Iterator[Finding]:
+        """What there is to say of the newest state, which a program may replace meanwhile."""
+        found: list[Finding] = []
+        for _ in range(_LOOKS):
+            found = list(self._look())
+            is_damaged = any(each.weight is Weight.DAMAGE for each in found)
+            if not (is_damaged and self._has_gone_on()):
+                break
+        yield from found
+
+    def _has_gone_on(self) -> bool:
+        """Whether there is a newer state than the one that was looked at."""
+        try:
+            newest = self._checkpoint.peek()
+        except Exception:  # which was told of the other one
+            return False
+        seen = self.saved
+        return newest is not None and seen is not None and newest.batch > seen.batch
+
+    def _look(self) -> Iterator[Finding]:
         folder = self._folder
+        self.saved = None
         try:
             document = self._checkpoint.document()
         except StateError as error:
@@ -188,10 +213,9 @@ class _Stream:
         ledger = {name: Stored(*row) for name, row in document.get("ledger", {}).items()}
         for name, stored in ledger.items():
             yield from self._check_file(name, TallyFiles(folder, {name: stored}).read)
-        tables = self.saved.progress.tables.values()
-        joined = {(v.path or "").rpartition("/")[2] for versions in tables for v in versions}
+        joined = joined_files(self.saved.progress.tables)
         for name in sorted(joined):
-            yield from self._check_file(f"{JOINED}/{name}", partial(self._rows, name))
+            yield from self._check_file(name, partial(self._rows, name))
         panes = PaneFiles(folder, dict(self.saved.panes))
         for name in panes.files:
             yield from self._check_file(f"{PANES}/{name}", partial(panes.read, name))
@@ -217,14 +241,14 @@ class _Stream:
             Block.decode(record, "a saved block in it")
 
     def _rows(self, name: str) -> None:
-        with self._folder.open(f"{JOINED}/{name}") as file:
+        with self._folder.open(name) as file:
             pa.ipc.open_file(file).read_all()
 
     def _strays(self, needed: set[str], joined: set[str], panes: PaneFiles) -> Iterator[Finding]:
         unneeded = self._checkpoint.unneeded(needed)
         names = [
             *unneeded,
-            *(f"{JOINED}/{n}" for n in self._folder.names(JOINED) if n not in joined),
+            *self._checkpoint.unneeded_rows(joined),
             *panes.strays(),
         ]
         for name in names:

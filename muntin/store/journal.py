@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tempfile
 import time
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -24,10 +25,11 @@ from muntin.model.shapes import Shape
 from muntin.run.catalog import Catalog, InForce
 from muntin.run.contracts import Collection
 from muntin.run.kept import Remembered, decoded, kept
-from muntin.run.many import Part, WaitingWindows
+from muntin.run.many import Part, Stored, WaitingWindows
 from muntin.run.past import Past
 from muntin.run.progress import Progress
-from muntin.run.results import Departing, Emission, JobWindows, ToSave, stored_schema
+from muntin.run.results import Departing, Emission, ToSave, stored_schema
+from muntin.run.sessions import StoredSessions, WaitingSessions
 from muntin.schedule.pace import Measure
 from muntin.store.blocks import BlockFiles
 from muntin.store.checkpoint import STREAMS, Checkpoint, Saved, differences
@@ -40,6 +42,7 @@ from muntin.store.storage import Place, storage_of
 SAVES_PER_REWRITE = 64
 _WORTH_MOVING = 8 << 20  # bytes of blocks, whose panes are looked for those that have settled
 _PATIENCE = 50  # times that a table finds no room to be tidied
+_WAITING = WaitingWindows, WaitingSessions
 
 
 class Resident(Collection, Protocol):
@@ -154,7 +157,7 @@ class Journal:
                 )
                 self.notes.append(f"job '{job}': {message}")
         known = saved.in_force
-        names = {name.partition(VERSIONED)[0] for name in known.shapes}
+        names = {name.partition(VERSIONED)[0] for name in known.jobs}
         last = self._results.last_batch({*catalog.titles, *names}, self._writer)
         if last > saved.batch:
             self._writer = uuid4().hex  # whose numbers nobody has used
@@ -179,6 +182,26 @@ class Journal:
             source.heard_at = source.moved_at = None  # silence is counted anew
         self.positions = saved.positions
 
+    def store(self, catalog: Catalog, emission: Emission) -> Emission:
+        """Has tasks write the rows that they have, into files that the next commit names.
+
+        Sessions of which none leaves are left out.
+        """
+        if not any(isinstance(each, _WAITING) for each in emission.windows):
+            return emission
+        self._look_back(self._prepare(catalog))
+        left: list[Departing] = []
+        rows: Counter[str] = Counter()
+        for windows in emission.windows:
+            if isinstance(windows, _WAITING):
+                title = windows.job.title
+                windows = self._results.have_written(self.batch + 1, windows, rows[title])
+                rows[title] += sum(file.rows for file in windows.files)
+                if isinstance(windows, StoredSessions) and not windows.num_windows:
+                    continue
+            left.append(windows)
+        return replace(emission, windows=tuple(left))
+
     def commit(
         self,
         catalog: Catalog,
@@ -192,14 +215,17 @@ class Journal:
         """
         batch = self.batch + 1
         self._look_back(self._prepare(catalog))
+        emission = self.store(catalog, emission)
         self.positions = self.positions if positions is None else positions
-        emission, files = self._written(batch, emission)
+        files = self._written(batch, emission)
         whole |= self.progress.recovery.is_loose(*self._checkpoint.block_bytes)
         # It takes longer, which windows need not wait for where batches come between them.
         most = SAVES_PER_REWRITE * (2 if emission.windows else 1)
         anew = whole or self._saves >= most
         whole = whole or (anew and self._checkpoint.is_loose)
         new = self._all_blocks(catalog) if whole else emission.to_save
+        if anew:  # for runs that end before anybody tidies
+            emission = emission.with_notes(self._panes.merge())
         unsynced, tables = self._results.unsynced()
         self._unmoved += emission.to_save.size
         if whole or self._unmoved >= _WORTH_MOVING:
@@ -243,27 +269,17 @@ class Journal:
         names = [f"{folder}/{name}" for name in self._panes.new if name in self._panes.files]
         return [*names, *self._state.above(folder)] if names else []
 
-    def _written(
-        self, batch: int, emission: Emission
-    ) -> tuple[Emission, dict[str, tuple[str, ...]]]:
-        """The emission with all rows in files or at hand, and the files of this batch."""
+    def _written(self, batch: int, emission: Emission) -> dict[str, tuple[str, ...]]:
+        """The files of this batch, by job, with all rows that leave."""
         rows: dict[str, Iterable[pa.Table]] = {}
         parts: dict[str, list[Part]] = {}
-        left: list[Departing] = []
         for windows in emission.windows:
             title = windows.job.title
-            repeats = bool(self._known.get(title))
-            if isinstance(windows, WaitingWindows):
-                first = sum(part.rows for part in parts.get(title, ()))
-                more, windows = self._results.have_written(batch, windows, first)
-                if not repeats:
-                    parts.setdefault(title, []).extend(more)
-            if repeats or isinstance(windows, JobWindows):
-                # What a table may have already is compared with it, by the driver.
+            if isinstance(windows, Stored) and not self._known.get(title):
+                parts.setdefault(title, []).extend(windows.files)
+            else:  # what a table may have already is compared with it, by the driver
                 rows[title] = chain(rows.get(title, ()), windows.tables())
-            left.append(windows)
-        files = self._results.write(batch, rows, self._known, parts)
-        return replace(emission, windows=tuple(left)), files
+        return self._results.write(batch, rows, self._known, parts)
 
     def _kept_of(self, catalog: Catalog) -> Remembered:
         """What to remember of a catalog, which is the same for many batches."""
@@ -279,7 +295,11 @@ class Journal:
         """
         notes: list[str] = []
         until = None if room is None else time.monotonic() + room
-        while (jobs := [*self._untidy, *self._results.many_entries]) or self._panes.many:
+        # At the end of a run, no commit follows that would name another file of panes.
+        goes_on = room is not None
+        while (jobs := [*self._untidy, *self._results.many_entries]) or (
+            goes_on and self._panes.many
+        ):
             started = time.monotonic()
             if until is not None and until - started < self._tidying.high:
                 self._put_off += 1
@@ -288,7 +308,7 @@ class Journal:
                 until = started  # for one of them
             self._put_off = 0
             if not jobs:
-                self._panes.merge()
+                notes += self._panes.merge()
             elif jobs[0] in self._untidy:
                 del self._untidy[jobs[0]]
                 notes += self._results.compact(jobs[:1])
@@ -312,7 +332,8 @@ def _upto(job: Job, ends: Ends) -> str:
     if not job.shape.axis.is_time:
         return ""
     with suppress(ValueError, OverflowError, OSError):
-        return f" up to {datetime.fromtimestamp(max(ends.values()) / 1e6, UTC):%Y-%m-%d %H:%M:%S}"
+        last = datetime.fromtimestamp(max(ends.values()) / 1e6, UTC)
+        return f" up to {last:%Y-%m-%d %H:%M:%S} UTC"
     return ""
 
 

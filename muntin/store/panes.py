@@ -12,7 +12,7 @@ ones as they grow in number; files that are older than the panes are kept for ar
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from uuid import uuid4
 
@@ -29,6 +29,7 @@ from muntin.store.storage import Storage
 
 FOLDER = "panes"
 PIECE_ROWS = 1 << 16
+SLICE_ROWS = 1 << 23  # of blocks that are merged at once, about
 _MANY = 8  # files of about one size that become one
 _SIZES = 8  # by which sizes of files differ that are not about the same
 _SMALL = 1 << 16  # bytes, of files that are all about the same
@@ -89,6 +90,7 @@ class PaneFiles:
     files: dict[str, PaneFile] = field(default_factory=dict)
     moved: dict[str, int] = field(default_factory=dict)  # by shape, up to where panes are here
     new: list[str] = field(default_factory=list)  # files that no commit has named yet
+    damaged: set[str] = field(default_factory=set)  # which cannot be merged with others
 
     def keep(
         self, past: Mapping[str, Past], shapes: Mapping[str, Shape], blocks: Iterable[Block]
@@ -103,11 +105,13 @@ class PaneFiles:
                 by_shape.setdefault(block.shape, []).append(block)
         self._expire(past)
         for id_, known in past.items():
-            lower = self.moved.get(id_, known.began)
+            lower, shape = self.moved.get(id_, known.began), shapes[id_]
             if known.settled > lower:
-                rows = settled(shapes[id_], by_shape.get(id_, ()), lower, known.settled)
-                if rows.num_rows:
-                    self._write(id_, shapes[id_].pane, rows)
+                mine = by_shape.get(id_, [])
+                for start, end in _stretches(shape.pane, mine, lower, known.settled):
+                    rows = settled(shape, mine, start, end)
+                    if rows.num_rows:
+                        self._write(id_, shape.pane, rows)
                 self.moved[id_] = known.settled
 
     def _write(self, shape: str, pane: int, rows: pa.Table) -> None:
@@ -123,20 +127,29 @@ class PaneFiles:
         """Files of about one size that are to become one, the smallest first; or none."""
         by_size: dict[tuple[int, str, int], list[str]] = {}
         for name, file in self.files.items():
-            if file.bytes < _LARGE:
+            if file.bytes < _LARGE and name not in self.damaged:
                 size = int(np.log(max(file.bytes, _SMALL) / _SMALL) / np.log(_SIZES))
                 by_size.setdefault((size, file.shape, file.pane), []).append(name)
         return next((names for _, names in sorted(by_size.items()) if len(names) >= _MANY), [])
 
-    def merge(self) -> None:
-        """Makes one file of many, which the next commit names in their place."""
-        many = self.many
-        if many:
-            first = self.files[many[0]]
-            rows = pa.concat_tables([self.read(name) for name in many])
-            for name in many:
+    def merge(self) -> list[str]:
+        """Makes one file of many, which the next commit names in their place.
+
+        One that cannot be read stays as it is. Returns what there is to say.
+        """
+        notes, tables = list[str](), dict[str, pa.Table]()
+        for name in self.many:
+            try:
+                tables[name] = self.read(name)
+            except StateError as error:
+                self.damaged.add(name)
+                notes.append(f"{error}; questions about its panes are refused until it is put back")
+        if tables:
+            first = self.files[next(iter(tables))]
+            for name in tables:
                 del self.files[name]
-            self._write(first.shape, first.pane, rows)
+            self._write(first.shape, first.pane, pa.concat_tables(tables.values()))
+        return notes
 
     def _expire(self, past: Mapping[str, Past]) -> None:
         for name, file in list(self.files.items()):
@@ -164,6 +177,22 @@ class PaneFiles:
             for name, file in self.files.items()
             if file.shape == shape and file.lower < upper and file.upper > lower
         }
+
+
+def _stretches(
+    pane: int, blocks: Sequence[Block], lower: int, upper: int
+) -> Iterator[tuple[int, int]]:
+    """Positions one behind the other, between which there are about as many rows as fit."""
+    held = [(b.lower * b.pane, b.upper * b.pane, b.rows) for b in blocks if b.rows]
+    inside = sum(
+        rows * max(0, min(end, upper) - max(start, lower)) / (end - start)
+        for start, end, rows in held
+    )
+    panes = -(-(upper - lower) // pane)
+    each = max(1, panes // max(1, -(-int(inside) // SLICE_ROWS))) * pane
+    first = lower // pane * pane
+    for start in range(first, upper, each):
+        yield max(start, lower), min(start + each, upper)
 
 
 def settled(shape: Shape, blocks: Sequence[Block], lower: int, upper: int) -> pa.Table:

@@ -16,7 +16,8 @@ import pyarrow as pa
 
 from muntin.errors import InputError, StateError
 from muntin.fidelity.score import EVER
-from muntin.run.many import Part, StoredWindows, WaitingWindows
+from muntin.run.many import Part, Stored, WaitingWindows
+from muntin.run.sessions import StoredSessions, WaitingSessions
 from muntin.store import delta, log
 from muntin.store.hold import require_usable
 from muntin.store.parts import NUMBER, FileParts, Numbered, PartWriter, in_order
@@ -95,12 +96,16 @@ class Results:
         _each(prepare, schemas)
 
     def require(self, schemas: Mapping[str, pa.Schema]) -> None:
-        """Raises a StateError if rows with these columns cannot be stored with those of a job."""
+        """Raises a StateError if rows with these columns cannot be stored with those of a job.
+
+        It is asked while a program runs, which would end if a table were moved away.
+        """
         for job, columns in schemas.items():
             place = self._folder.within(job)
             if delta.exists(place):
                 known = delta.snapshot(place).schema
-                _require_same_types(job, place, known, columns.append(NUMBER))
+                stop = "stop the program and "
+                _require_same_types(job, place, known, columns.append(NUMBER), stop)
 
     def _mend(self, job: str, path: Path, synced: int | None) -> None:
         """Takes away what a power cut has left of a table's newest entries."""
@@ -141,23 +146,27 @@ class Results:
                    default=-1)  # fmt: skip
 
     def have_written(
-        self, batch: int, windows: WaitingWindows, first: int
-    ) -> tuple[list[Part], StoredWindows]:
+        self, batch: int, windows: WaitingWindows | WaitingSessions, first: int
+    ) -> Stored:
         """Has tasks store the rows that they have, numbered from the `first` on.
 
-        No reader finds the files until they are published. Returns them, and where the rows are.
+        No reader finds the files until they are published.
         """
         job = windows.job.title
         writer = PartWriter(self._folder.within(job), self._schemas[job], batch)
+        stored: Stored
         with _explained(job):
-            parts = windows.waiting.write(windows, writer, first)
-            taken_back = windows.takes_back(windows.withdrawn(windows.rows_of))
-            last = writer.write(in_order(taken_back, first + sum(part.rows for part in parts)))
-            parts += [last] if last is not None else []
+            if isinstance(windows, WaitingSessions):
+                files, totals = windows.waiting.write(windows, writer, first)
+                stored = StoredSessions.of(windows, _parts(writer, files), files, totals)
+            else:
+                files = windows.waiting.write(windows, writer, first)
+                taken_back = windows.takes_back(windows.withdrawn(windows.rows_of))
+                last = writer.write(in_order(taken_back, first + sum(f.rows for f in files)))
+                files += [last] if last is not None else []
+                stored = windows.stored(_parts(writer, files), files)
         windows.waiting.let_go()
-        names = tuple(part.name for part in parts)
-        size = sum(part.nbytes for part in parts)
-        return parts, windows.stored(FileParts(writer.place, names), size)
+        return stored
 
     def write(
         self,
@@ -261,6 +270,12 @@ class Results:
     def jobs(self) -> list[str]:
         return [job for job in self._folder.folders("") if self.has(job)]
 
+    def windows(self, job: str) -> list[str]:
+        """The names of a job's windows, of which there may be results."""
+        return delta.read(
+            self._folder.within(job), lambda table: _names(table) or _read_names(table)
+        )
+
     def latest_rows(self, job: str) -> int:
         """How many rows the newest windows of a job have, revisions among them."""
         return delta.read(self._folder.within(job), _counted)
@@ -307,6 +322,10 @@ class Results:
             return table.query(files, shown)
 
         return delta.read(place, rows)
+
+
+def _parts(writer: PartWriter, files: Sequence[Part]) -> FileParts:
+    return FileParts(writer.place, tuple(file.name for file in files))
 
 
 def _counted(table: delta.Snapshot) -> int:
@@ -377,12 +396,14 @@ def _explained(job: str) -> Iterator[None]:
         raise StateError(f"results of job '{job}': {error}") from error
 
 
-def _require_same_types(job: str, place: Storage, known: pa.Schema, wanted: pa.Schema) -> None:
+def _require_same_types(
+    job: str, place: Storage, known: pa.Schema, wanted: pa.Schema, first: str = ""
+) -> None:
     """Columns may be added; one whose type has changed would be rounded or refused."""
     for field in wanted:
         if field.name in known.names and known.field(field.name).type != field.type:
             raise StateError(
                 f"column '{field.name}' of job '{job}' is now {field.type}, but its results in "
                 f"{place} have {known.field(field.name).type}; give the column or the job another "
-                f"name, or move the old table away"
+                f"name, or {first}move the old table away"
             )

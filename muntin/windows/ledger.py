@@ -198,6 +198,12 @@ class _Panes:
         if self._changed is None or lowest < self._changed:
             self._changed = lowest
 
+    def bad(self, start: int, end: int) -> dict[int, int]:
+        self._refresh()
+        low, high = bisect_left(self._numbers, start), bisect_left(self._numbers, end)
+        found = ((number, self.held[number].bad) for number in self._numbers[low:high])
+        return {number: bad for number, bad in found if bad}
+
     def with_records(self) -> list[int]:
         self._refresh()
         return self._with_records
@@ -322,6 +328,10 @@ class Ledger:
     def panes(self, grid: Grid) -> list[int]:
         """Panes with records, in order; it changes with the ledger."""
         return self._grids[grid].with_records() if grid in self._grids else []
+
+    def bad(self, grid: Grid, start: int, end: int) -> dict[int, int]:
+        """How many bad records there are in panes `[start, end)` that have some."""
+        return self._grids[grid].bad(start, end) if grid in self._grids else {}
 
     def counts(self, axis: str, spec: WindowSpec, end: int) -> Counts:
         """Records read, bad and late within one window."""

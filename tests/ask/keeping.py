@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from pathlib import Path
 
 import pyarrow as pa
 
@@ -14,17 +13,22 @@ from muntin.kernel.kinds import kind_of
 from muntin.kernel.merge import block_of, merge
 from muntin.kernel.reading import Reading
 from muntin.model.jobs import Program
+from muntin.model.streams import Stream
 from muntin.run.catalog import Catalog
-from muntin.run.contracts import Answer, Work
+from muntin.run.contracts import Answer, Intake, Work
+from muntin.run.door import Door
 from muntin.run.inline import InlineCollection
-from muntin.run.kept import Remembered, taken_up
+from muntin.run.kept import Remembered, program_of, taken_up
 from muntin.run.loop import Loop, Rules
 from muntin.run.members import files_of
 from muntin.run.results import ToSave
+from muntin.run.steward import Steward
+from muntin.run.succession import Effect
 from muntin.schedule.pace import Measure, Pace
 from muntin.store.blocks import BlockFiles
 from muntin.store.checkpoint import Checkpoint
 from muntin.store.journal import Journal
+from muntin.store.storage import Place
 
 
 class Saving(InlineCollection):
@@ -81,10 +85,11 @@ class Kept:
     def __init__(
         self,
         program: Program,
-        state: Path,
+        state: Place,
         follow: bool = False,
         batch_bytes: int = 1 << 20,
         now: float = 1_000_000.0,
+        intake: Intake | None = None,
     ) -> None:
         (stream,) = program.streams.values()
         self.now = now
@@ -93,7 +98,9 @@ class Kept:
         catalog = taken_up(stream, program.jobs_of(stream.name), known).catalog
         self.collection = Saving()
         self.journal = Journal(state, catalog, self.collection)
-        intake = files_of(stream, follow, self.journal.positions, batch_bytes)
+        intake = intake or files_of(stream, follow, self.journal.positions, batch_bytes)
+        self.door = Door()
+        self.door.open(*program_of(program, [catalog]))
         pace, rules = Pace(Measure(0.0), Measure(0.0)), Rules(follow, 1e9)
         self.loop = Loop(
             catalog, intake, self.collection, self.journal, rules, lambda: self.now, pace
@@ -102,6 +109,21 @@ class Kept:
     def turn(self) -> None:
         self.now += 1
         self.last = self.loop.turn()
+
+    @property
+    def loops(self) -> list[Loop]:
+        return [self.loop]
+
+    def begin(self, stream: Stream) -> Loop:
+        raise NotImplementedError
+
+    def order(self, text: str) -> Effect:
+        """Has an order done, and says from where on it holds."""
+        visit, steward = self.door.bring(text), Steward(self)
+        self.door.serve(steward.check, steward.do)
+        reply = visit.reply(0)
+        assert reply is not None
+        return reply.effects[-1]
 
     def whole(self) -> None:
         """Has the next commit begin new files, as every so many do."""

@@ -7,15 +7,19 @@ import random
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
+from urllib.error import HTTPError
+from urllib.request import Request, urlopen
 
 import duckdb
 import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from typer.testing import CliRunner
 
 import muntin as mt
 from muntin.ask.answering import Asking
+from muntin.cli import app
 from muntin.control.access import Access
 from muntin.control.feed import Feed
 from muntin.control.service import serving
@@ -248,13 +252,49 @@ def test_sql_around_is_duckdbs(tmp_path: Path) -> None:
         ("SELECT clicks FROM hot GROUP BY clicks", "GROUP BY can have keys only"),
         ("SELECT product, clicks FROM hot GROUP BY land", "neither grouped by nor aggregated"),
         ("SELECT clicks FROM hut", "did you mean hot"),
-        ("SELECT 1", "a job that retains its panes: hot"),
+        ("SELECT 1", "a job or a stream that is retained: hot"),
         ("SELECT * FROM read_text('/etc/hosts')", "cannot be asked"),
         ("SELECT sum(clicks) FROM hot BETWEEN 'noon' AND '12:00'", "is not a time"),
         ("SELECT sum(clicks) FROM hot BETWEEN '11:00' AND '10:00'", "is not behind"),
         ("SELECT sum(clicks) FROM hot BETWEEN '11:00'", "expected AND"),
-        ("SELECT sum(clicks) FROM hot WHERE product = 5", "Could not convert string"),
-        ("SELECT nothing(product) FROM hot GROUP BY 1", "nothing does not exist"),
+        (
+            "SELECT sum(clicks) FROM hot WHERE product = 5",
+            r"keys do not fit.*Could not convert string.*types: product \(VARCHAR\), land",
+        ),
+        (
+            "SELECT sum(clicks) FROM hot WHERE product > 5",
+            r"column 35: cannot compare values of type VARCHAR and type INTEGER; a CAST may help; "
+            r"keys of job 'hot' and their types: product \(VARCHAR\), land",
+        ),
+        ("SELECT * FROM hot WHERE product > 5", "column 25: cannot compare.*types: product"),
+        (
+            "SELECT nothing(product) FROM hot GROUP BY 1",
+            r"column 8: unknown function 'nothing'.*\| +\^{16}$",
+        ),
+        ("SELECT blah(clicks) FROM hot GROUP BY land", "column 8: unknown function 'blah'"),
+        (
+            "SELECT product,\n  foo FROM hot LAST 1 HOUR",
+            "line 2, column 3: there is no column 'foo'; a range of job 'hot' has product, land, c",
+        ),
+        ("SELECT window_start FROM hot", "column 8: there is no column 'window_start'"),
+        ("SELECT clicks FROM hot AS a, hot AS b", "column 8: ambiguous reference.*clicks"),
+        (
+            "SELECT land, clicks FROM hot GROUP BY land ORDER BY 7",
+            "column 53: ORDER term out of range - should be between 1 and 2",
+        ),
+        ("SELECT land FROM hot LIMIT 'é'", "column 28: could not convert string 'é' to BIGINT\n"),
+        (
+            "SELECT clicks + blah(land || 'x') + clicks AS more FROM hot GROUP BY land",
+            r"column 17: unknown function 'blah'.*\| {17}\^{17}$",
+        ),
+        (
+            "WITH p AS (SELECT land FROM hot) SELECT * FROM p LAST 1 HOUR",
+            "column 50: this is the range of no job or stream",
+        ),
+        (
+            "SELECT * FROM hot LAST 1 HOUR AS h LAST 2 HOURS",
+            "column 36: this is the range of no job or stream",
+        ),
         ("SELECT count(DISTINCT product) FROM hot", "in a subquery"),
         ("DROP JOB hot", "expected SELECT"),
         ("SELECT FROM WHERE", ""),
@@ -290,8 +330,49 @@ def test_panes_expire(tmp_path: Path) -> None:
 
 
 def test_a_state_without_retained_panes_says_so(tmp_path: Path) -> None:
+    write(tmp_path, records(1, 20))
+    program = mt.sql(STREAM.format(folder=tmp_path, more="") + JOB.replace("RETAIN 7 DAYS", ""))
+    Kept(program, tmp_path / "state").finish()
     with pytest.raises(mt.InputError, match="RETAIN 7 DAYS"):
-        Asking(tmp_path).ask("SELECT 1 FROM hot")
+        Asking(tmp_path / "state").ask("SELECT 1 FROM hot")
+
+
+def test_rows_that_cannot_be_parsed_are_told_in_a_note(tmp_path: Path) -> None:
+    def row(second: int) -> str:
+        return json.dumps({"t": BEGIN + second, "product": "a", "land": "de", "ms": 1.0, "n": 1})
+
+    lines = [row(second) for second in range(0, 1_800, 10)]
+    lines[31:31], lines[2:2] = ["}"], ["{", "no json"]  # behind 10:05:00 and 10:00:10
+    (tmp_path / "a.log").write_text("\n".join(lines) + "\n")
+    program = mt.sql(STREAM.format(folder=tmp_path, more="") + JOB)
+    run = Kept(program, tmp_path / "state", follow=True, now=BEGIN + HOUR)
+    run.turn()
+    for more in (range(1_800, 3_600, 10), ()):  # panes that are open at first settle then
+        asking = Asking(tmp_path / "state")
+        answer = asking.ask("SELECT count(*) FROM hot")
+        assert answer.notes == (
+            "3 rows of the logs of job 'hot' in this range could not be parsed, and are not in the "
+            "answer; its score does not count them",
+        )
+        answer = asking.ask("SELECT count(*) FROM hot BETWEEN '10:04' AND '10:10'")
+        assert [note.partition(" of")[0] for note in answer.notes] == ["1 row"]
+        assert asking.ask("SELECT count(*) FROM hot BETWEEN '10:10' AND '10:20'").notes == ()
+        with (tmp_path / "a.log").open("a") as log:
+            log.writelines(row(second) + "\n" for second in more)
+        run.turn()
+
+
+@pytest.mark.parametrize("place", ["nowhere", "file", "."])
+def test_a_place_without_a_state_says_so(tmp_path: Path, place: str) -> None:
+    (tmp_path / "file").write_text("something else")
+    with pytest.raises(mt.InputError, match=f"there is no state in {tmp_path / place}: no program"):
+        Asking(tmp_path / place).ask("SELECT 1 FROM hot")
+
+
+def test_a_range_may_stand_behind_what_the_job_is_called(tmp_path: Path) -> None:
+    asking, _ = kept(tmp_path)
+    one = asking.ask("SELECT sum(clicks) FROM hot BETWEEN '10:10' AND '10:20' AS h")
+    assert asking.ask("SELECT sum(clicks) FROM hot AS h BETWEEN '10:10' AND '10:20'") == one
 
 
 def test_explaining_says_what_would_be_read(tmp_path: Path) -> None:
@@ -311,14 +392,20 @@ def again(folder: Path, job: str, found: list[Rows]) -> Asking:
     return Asking(folder / "state")
 
 
-def test_a_job_that_means_something_else_begins_with_its_own_panes(tmp_path: Path) -> None:
+def test_a_job_that_means_something_else_has_its_own_panes_and_the_older_version_its(
+    tmp_path: Path,
+) -> None:
     _, found = kept(tmp_path)
     asking = again(tmp_path, JOB.replace("n > 0", "n > 2"), found)
     answer = asking.ask("SELECT sum(clicks) FROM hot")
     assert rows_of(answer) == expected(found[1:], "SELECT count(*) FROM raw WHERE n > 2")
     assert answer.ranges[0].version == 2
-    with pytest.raises(mt.InputError, match="has panes from 1970-01-01 11:02:00"):
-        asking.ask("SELECT clicks FROM hot BETWEEN '10:00' AND '11:00'")
+    before = asking.ask("SELECT sum(clicks) FROM hot BETWEEN '10:00' AND '11:00'")
+    sql = f"SELECT count(*) FROM raw WHERE n > 0 AND t < {BEGIN + HOUR}"
+    assert rows_of(before) == expected(found[:1], sql)
+    assert before.ranges[0].version == 1
+    with pytest.raises(mt.InputError, match="version 2 from 1970-01-01 11:02:00"):
+        asking.ask("SELECT clicks FROM hot BETWEEN '10:00' AND '14:00'")
 
 
 def test_panes_become_smaller_where_another_job_needs_it(tmp_path: Path) -> None:
@@ -395,7 +482,7 @@ def test_a_commit_that_fails_leaves_each_pane_in_one_place(
     total = asking.ask("SELECT count(*) FROM hot")
     assert rows_of(total) == expected(found, "SELECT count(*) FROM raw WHERE n > 0")
     assert so_far[0]["count(*)"] < rows_of(total)[0][0]
-    named = asking._keeping.jobs()["hot"].panes
+    named = asking._keeping.jobs()["hot"][0].panes
     assert not named.strays()
     assert not written & {state / "streams" / "clicks" / "panes" / n for n in named.files}
 
@@ -417,3 +504,59 @@ def test_a_program_that_runs_answers_from_its_memory(tmp_path: Path) -> None:
         with pytest.raises(mt.InputError, match="nothing is retained"):
             client.ask("SELECT clicks FROM hot BETWEEN '01:00' AND '02:00'")
     assert mt.ask(question, state=state).rows.equals(first.rows)
+
+
+LARGE = "SELECT product, clicks, unnest(range(100000)) AS n FROM hot GROUP BY product"
+
+
+def test_answers_that_are_too_large_to_be_sent_are_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kept(tmp_path)
+    state = tmp_path / "state"
+    with serving(Access(), Door(), Feed(state), state) as service:
+        client = mt.connect(state)
+        assert client.ask(LARGE).rows.num_rows == 400_000  # more than JSON would have
+        url = f"http://127.0.0.1:{service.port}/ask"
+        sent = Request(
+            url, json.dumps({"text": LARGE}).encode(), {"content-type": "application/json"}
+        )
+        with pytest.raises(HTTPError) as refused:
+            urlopen(sent)
+        with refused.value:
+            assert "the answer has 400,000 rows" in refused.value.read().decode()
+        monkeypatch.setattr("muntin.control.reading.ANSWER", 1 << 20)
+        with pytest.raises(mt.MuntinError, match=r"MB, and 1 are the most.*LIMIT ask for less"):
+            client.ask(LARGE)
+        assert client.ask(f"{LARGE} LIMIT 5").rows.num_rows == 5
+
+
+def test_programs_with_a_token_and_several_streams_answer_those_who_have_it(tmp_path: Path) -> None:
+    asking, _ = kept(tmp_path)
+    other = (
+        f"CREATE STREAM visits (t DOUBLE, product VARCHAR) FROM '{tmp_path}/{{source}}.log' FORMAT "
+        "json TIMESTAMP t SLACK 5 SECONDS; CREATE JOB seen AS SELECT product, count(*) AS visits "
+        "FROM visits GROUP BY product WINDOW 10 MINUTES RETAIN 1 DAY;"
+    )
+    state = tmp_path / "state"
+    Kept(mt.sql(other), state).finish()
+    question = (
+        "SELECT product, clicks, visits FROM (SELECT product, clicks FROM hot GROUP BY product) "
+        "JOIN (SELECT product, visits FROM seen GROUP BY product) USING (product) ORDER BY 1"
+    )
+    there = asking.ask(question)
+    assert [each.job for each in there.ranges] == ["hot", "seen"]
+    assert all(row["clicks"] <= row["visits"] for row in there.rows.to_pylist())
+    secret = tmp_path / "secret"
+    secret.write_text("a-secret-of-the-test\n")
+    access = Access(token="a-secret-of-the-test", file=secret)
+    with serving(access, Door(), Feed(state), state) as service:
+        url = f"http://127.0.0.1:{service.port}"
+        assert mt.connect(url, "a-secret-of-the-test").ask(question).rows.equals(there.rows)
+        assert mt.ask(question, state=state).ranges[0].read.bytes == 0  # it has read it before
+        with pytest.raises(mt.MuntinError, match="token"):
+            mt.connect(url, "a-secret-of-another").ask(question)
+        words = ["ask", question, "--url", url, "--control-token", str(secret), "--format", "csv"]
+        told = CliRunner().invoke(app, words)
+        assert told.output.splitlines()[0] == "product,clicks,visits"
+        assert CliRunner().invoke(app, [*words, "--master", "local"]).exit_code != 0

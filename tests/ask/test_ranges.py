@@ -55,6 +55,13 @@ def test_ranges_belong_to_the_nearest_job() -> None:
     assert third.last_us == 3 * HOUR
 
 
+def test_a_range_may_follow_what_a_job_is_called() -> None:
+    found = taken_apart("SELECT a FROM j VERSION 2 AS x LAST 1 HOUR")
+    asked = found.of(14, 15, 30)
+    assert asked is not None
+    assert (asked.version, asked.last_us) == (2, HOUR)
+
+
 @pytest.mark.parametrize(
     ("range_", "start", "end"),
     [
@@ -88,6 +95,8 @@ def test_times_are_of_the_day_on_which_panes_end(range_: str, start: int, end: i
         ("SELECT a FROM j LAST 2", "unknown unit"),
         ("SELECT a FROM j LAST 0 HOURS", "longer than zero"),
         ("SELECT a FROM j LAST 1 HOUR 1 DAY", "expected AGO"),
+        ("SELECT a FROM j LAST 1 HOUR LAST 2 HOURS", "column 29: there is a range already"),
+        ("SELECT a FROM j LAST 1 HOUR VERSION 2", "VERSION stands before the range"),
         ("SELECT a FROM j WHERE b = 1 LAST 1 HOUR GROUP BY a LAST 2 HOURS", "a range already"),
     ],
 )

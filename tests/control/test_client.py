@@ -59,6 +59,15 @@ def test_orders_and_results(here: Running) -> None:
     assert latest.c2["area"] == 1.0
 
 
+def test_what_there_is_not_is_refused(here: Running) -> None:
+    app = connect(here.state)
+    assert app.latest("sums", "1 second") == [], "there is none yet"
+    with pytest.raises(mt.InputError, match="'sums' has no window '2 hours'; there are: '1 sec"):
+        app.latest("sums", "2 hours")
+    with pytest.raises(mt.InputError, match=r"parameter 'least' of job 'big': .* not a object;"):
+        app.set("big", "least", object())
+
+
 def test_errors_are_those_of_the_program(here: Running) -> None:
     app = connect(here.state)
     wrong = "CREATE JOB big AS\nSELECT sum(m) AS s FROM clicks WINDOW 1 SECOND"

@@ -166,7 +166,9 @@ def test_paths_that_there_are_not_are_told(here: Running) -> None:
     answer = here.client.get("/nowhere")
     assert answer.status_code == 404
     assert answer.json()["error"]["message"].startswith("there is no GET /nowhere here; GET /open")
-    assert here.client.get("/sql").status_code == 405
+    for method, path in (("GET", "/sql"), ("PATCH", "/jobs/sums"), ("PATCH", "/sql")):
+        answer = here.client.request(method, path, headers={"content-type": "text/plain"})
+        assert answer.status_code == 405, (method, path)
 
 
 def test_a_fault_is_told_and_ends_nothing(

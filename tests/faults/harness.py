@@ -17,6 +17,7 @@ from tests.faults.trial import Outcome, Setting, Struck, Trial, UnhealedError
 from tests.faults.verdict import Window
 
 _TRIES = 100  # to find a fault that can strike now
+_SHOWN = 20  # of what is wrong in one way
 
 
 def run(
@@ -37,10 +38,13 @@ def run(
                     struck = trial.strike(kind, FAULTS[kind])
                     if struck is not None:
                         tell(f"{struck.at:.3f} {struck}")
+                        if trial.bucket is None:  # of which a look takes seconds
+                            trial.look(str(struck))
                         break
                     trial.rest(0.1)
                 if trial.random.random() < 0.5:
                     trial.go_on()
+                    trial.look("it went on")
             trial.go_on()
         except UnhealedError as error:
             unhealed = str(error)
@@ -82,25 +86,35 @@ def _say(text: str) -> None:
 
 
 def problems(outcome: Outcome) -> Iterator[str]:
-    """What a trial has shown to be wrong, a line each."""
+    """What a trial has shown to be wrong, a line each, and of each kind the first ones."""
     verdict = outcome.verdict
-    yield from (f"WRONG {wrong}" for wrong in verdict.wrong)
-    yield from (f"TWICE {window}" for window in verdict.twice)
-    yield from (f"ABSENT {windows}" for windows in verdict.absent)
-    for end in outcome.ends:
-        yield f"ENDED {end.who} at {end.at:.3f} with {end.code}: {end.said[-600:]}"
-    yield from (f"LEFT BEHIND {process}" for process in outcome.left)
-    if outcome.unhealed:
-        yield f"UNHEALED {outcome.unhealed}"
+    ends = [f"{e.who} at {e.at:.3f} with {e.code}: {e.said[-600:]}" for e in outcome.ends]
+    found: dict[str, Sequence[object]] = {
+        "WRONG": verdict.wrong,
+        "TWICE": verdict.twice,
+        "ABSENT": verdict.absent,
+        "ENDED": ends,
+        "DAMAGED": outcome.damaged,
+        "LEFT BEHIND": outcome.left,
+        "UNHEALED": [outcome.unhealed] if outcome.unhealed else [],
+    }
+    for kind, those in found.items():
+        yield from (f"{kind} {each}" for each in those[:_SHOWN])
+        if len(those) > _SHOWN:
+            yield f"{kind} {len(those) - _SHOWN:,} more"
 
 
-COLUMNS = ("fault", "struck", "windows", "at 100 %", "in vain", "wrong", "twice", "longest gap")
+COLUMNS = (
+    "fault", "struck", "windows", "at 100 %", "in vain", "by bounds", "wrong", "twice",
+    "longest gap",
+)  # fmt: skip
 
 
 def table(outcomes: Sequence[Outcome]) -> str:
     """A line for each kind of fault; a window belongs to the last fault before it left.
 
-    Panes are named in vain that are said to be missing, and lack nothing.
+    Panes are named in vain that are said to be missing, and lack nothing. Most are of windows that
+    left by their bounds, and had no time to hear that this was all; the others are counted apart.
     """
     lines = [COLUMNS]
     struck = [s for outcome in outcomes for s in outcome.struck]
@@ -119,7 +133,7 @@ def table(outcomes: Sequence[Outcome]) -> str:
                 f"{often:,}" if kind else "",
                 f"{len(windows):,}",
                 f"{complete / max(1, len(windows)):.0%}",
-                f"{sum(window.in_vain for window in windows):,}",
+                *_in_vain(windows),
                 str(len({id(w) for w in windows} & wrong)),
                 str(len({id(w) for w in windows} & twice)),
                 "{:.1f} s, {}".format(*max(gap for _, gap in those)),
@@ -132,7 +146,7 @@ def table(outcomes: Sequence[Outcome]) -> str:
             f"{len(struck):,}",
             f"{len(total):,}",
             f"{sum(w.is_complete for w in total) / max(1, len(total)):.0%}",
-            f"{sum(w.in_vain for w in total):,}",
+            *_in_vain(total),
             str(len({id(w.window) for o in outcomes for w in o.verdict.wrong})),
             str(sum(len(o.verdict.twice) for o in outcomes)),
             "",
@@ -146,6 +160,12 @@ def table(outcomes: Sequence[Outcome]) -> str:
         )
         for line in lines
     )
+
+
+def _in_vain(windows: Sequence[Window]) -> tuple[str, str]:
+    """How many panes were named in vain: by windows that left for another reason, and by bounds."""
+    by_bounds = sum(window.in_vain for window in windows if window.c2["reason"] == "deadline")
+    return f"{sum(window.in_vain for window in windows) - by_bounds:,}", f"{by_bounds:,}"
 
 
 def _of(outcome: Outcome, kind: str) -> tuple[list[Window], tuple[float, str]]:

@@ -13,7 +13,8 @@ from unittest.mock import patch
 from muntin.spark.cluster import Cluster, Plan
 from muntin.store import objects
 from muntin.store.objects import ObjectStorage
-from tests.faults.processes import descendants, free_port, words_of
+from tests.faults.processes import descendants, words_of
+from tests.ports import free_port
 from tests.store.s3 import KEYS, Proxy, make_bucket, server
 
 _WORKERS = 2

@@ -7,7 +7,9 @@ from typing import Any
 
 import pytest
 
+from tests.faults.jobs import Asked
 from tests.faults.servers import Cell
+from tests.faults.told import left_empty
 from tests.faults.verdict import Window, deviations, in_vain
 
 TRUTH = {
@@ -88,3 +90,22 @@ def test_what_is_named_in_vain_is_counted() -> None:
 
 def test_what_is_named_may_be_missing() -> None:
     assert list(deviations(window({("a", 10): [1]}, {"a": 2, "b": 1}), TRUTH)) == []
+
+
+SAID = """\
+hurried: 2026-11-18 02:32:26 – 02:32:28, 0 rows, lag 4.0 s, 0 % deadline
+hurried: 2026-11-18 02:32:34 – 02:32:36 and 1 before, 0 rows, lag 4.0 s, 0 % exhausted
+hurried: 2026-11-18 02:32:40 – 02:32:42, revision 1, 0 rows, lag 4.0 s, 50 % deadline
+hurried: 2026-11-18 02:32:50 – 02:32:52, 0 rows, lag 2.0 s, 100 % complete
+hurried: 2026-11-18 02:32:54 – 02:32:56, 10 rows, lag 2.0 s, 50 % deadline
+hurried: 2026-11-18 02:32:58 – 02:33:00 and 3 before, 2 rows, lag 2.0 s, 50 % deadline
+other: 2026-11-18 02:32:26 – 02:32:28, 0 rows, lag 4.0 s, 0 % deadline
+"""
+
+
+def test_windows_without_rows_are_known_by_what_the_run_has_said() -> None:
+    """Seed 17-1: the driver was stopped up to a deadline, by which nothing had been read."""
+    job = Asked("hurried", "shop", 2, 2, " WITHIN 3 SECONDS")
+    (windows,) = left_empty(SAID, [job]).values()
+    first = 1794969146
+    assert windows == {(first + s, first + s + 2) for s in (0, 8)}

@@ -12,16 +12,20 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
-from muntin.errors import MuntinError
+from muntin.errors import InputError, MuntinError
 from muntin.store.results import Results
 from muntin.store.status import status
 from muntin.store.storage import Place
 from tests.faults import jobs
+from tests.faults.looks import damage
 from tests.faults.places import Bucket, Grid, bucket
-from tests.faults.processes import ROOT, End, Process, Tending, free_port
+from tests.faults.processes import ROOT, End, Process, Tending
 from tests.faults.servers import Server, Servers
+from tests.faults.told import left_empty
 from tests.faults.verdict import Verdict, Window, Wrong, judge, judge_sums
+from tests.ports import free_port
 from tests.waiting import wait_for
 
 PATIENCE = 240.0  # seconds, after which something does not heal
@@ -65,11 +69,13 @@ class Outcome:
     verdict: Verdict
     ends: Sequence[End]  # of processes, which no fault explains
     left: Sequence[str]  # processes that were left behind
+    damaged: Sequence[str]  # what was found in the state that cannot be read
     unhealed: str  # what did not go on, if anything
 
     @property
     def is_good(self) -> bool:
-        return self.verdict.is_good and not (self.ends or self.left or self.unhealed)
+        others = self.ends or self.left or self.damaged or self.unhealed
+        return self.verdict.is_good and not others
 
 
 class UnhealedError(Exception):
@@ -95,6 +101,7 @@ class Trial:
         self.is_supervised = setting.supervised
         self.random = random.Random(seed)
         self.struck: list[Struck] = []
+        self.damaged: list[str] = []
         self.disks: dict[str, Path] = {}  # small ones, by the process whose state is there
         self.folder = folder = setting.folder
         self._addresses: dict[str, str] = {}
@@ -196,6 +203,10 @@ class Trial:
             self.struck.append(struck)
         return struck
 
+    def look(self, after: str) -> None:
+        """Notes what is damaged in the state, whoever is using it or has just been killed."""
+        self.damaged += (f"after {after}: {what}" for what in damage(self.state))
+
     def rest(self, seconds: float) -> None:
         """Waits for so long, and heals what is due meanwhile."""
         until = time.time() + seconds
@@ -246,22 +257,30 @@ class Trial:
         """Ends all, and compares what is stored with the truth."""
         upto = int(min(self.reached(name) for name in self._names()))
         self._stack.close()
+        self.look("the end")
         left = [f"{pid}: {words}" for pid, words in self._left_behind().items()]
         files, shop = {"web": self.web}, {"shop": self.shop}
         verdict = judge(self.state, self.jobs, files | shop, upto)
         judge_sums(self.state, "summed", self.web, upto, verdict)
-        rows, _ = status(self.state)
+        rows: Sequence[dict[str, Any]] = ()
+        with suppress(InputError):  # nothing was ever stored
+            rows, _ = status(self.state)
         # Windows that were shed, or of which all panes were, have no rows to be stored.
         shed = {row["job"]: row["shed"] + row["thinned"] for row in rows}
         streams = {job.name: {"web": self.web, "shop": self.shop}[job.stream] for job in self.jobs}
         hurried = {job.name for job in self.jobs if job.hurries}
-        for name, missing in verdict.missing.items():
+        told_of = left_empty(self.program.log.read_text(errors="replace"), self.jobs)
+        for name, absent in verdict.missing.items():
+            missing = [w for w in absent if w not in told_of.get(name, ())]
             windows = [w for w in missing if not self._all_hurt(w, streams[name], name in hurried)]
             if len(windows) > shed.get(name, 0):
                 told = f"{len(windows)} windows, {shed.get(name, 0)} of them shed: {windows}"
                 verdict.absent.append(f"{name}: {told}")
         verdict.wrong += self._unfounded(verdict.windows)
-        outcome = Outcome(self.seed, self.struck, verdict, self._unexplained(), left, unhealed)
+        ends = self._unexplained()
+        outcome = Outcome(
+            self.seed, self.struck, verdict, ends, left, self.damaged, unhealed
+        )  # fmt: skip
         if not outcome.is_good:
             self._keep()
         return outcome
@@ -276,14 +295,34 @@ class Trial:
         (self.folder / "truth.pickle").write_bytes(pickle.dumps(truth))
 
     def _unfounded(self, windows: Sequence[Window]) -> Iterator[Wrong]:
-        """Windows that lack what is lost of a server to which nothing had happened."""
+        """Windows that lack something of a server to which nothing had happened.
+
+        Those with a bound may, if it is not lost: they do not wait.
+        """
+        hurried = {job.name for job in self.jobs if job.hurries}
         for window in windows:
             for missing in window.c2["missing"] or ():
-                hit = (s for s in self.struck if missing["source"] in s.target)
-                if missing["why"].startswith("lost") and not any(
-                    s.at < window.left_at for s in hit
-                ):
-                    yield Wrong(window, f"nothing had happened to {missing['source']}")
+                is_lost = missing["why"].startswith("lost")
+                if window.job in hurried and not is_lost:
+                    continue
+                if not self._is_hit(missing["source"], window, is_lost):
+                    what = f"nothing had happened to {missing['source']}, {missing['why']}"
+                    yield Wrong(window, what)
+
+    def _is_hit(self, name: str, window: Window, is_lost: bool) -> bool:
+        """Whether something had happened to a server, or it wrote nothing for a second or more.
+
+        Nothing is lost by what happens to others.
+        """
+        hits = [s for s in self.struck if s.at < window.left_at]
+        if is_lost:
+            return any(name in s.target for s in hits)
+        ways = [name, *(["relay"] if name in [server.name for server in self.shop[:-1]] else [])]
+        if any(s.kind == "clock jumps" or any(way in s.target for way in ways) for s in hits):
+            return True
+        near = range(window.start - IDLE_SECONDS - 1, window.end)
+        servers = (server for server in [*self.web, *self.shop] if server.name == name)
+        return any(not server.cells[second].numbers for server in servers for second in near)
 
     def _all_hurt(self, window: tuple[int, int], servers: Sequence[Server], hurries: bool) -> bool:
         """Whether nothing may have been there of a window: then it has no row to say so.

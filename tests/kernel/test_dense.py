@@ -14,6 +14,7 @@ from muntin.kernel import dense
 from muntin.kernel.clocks import Clocks
 from muntin.kernel.compute import Recipe, compute
 from muntin.kernel.dense import NotDenseError, Top, dense_windows
+from muntin.kernel.kinds import kind_of
 from muntin.windows.spec import WindowSpec
 from tests.kernel.test_consolidate import Record, job_of, table_of
 
@@ -112,6 +113,34 @@ def test_the_first_rows_are_among_those_of_the_top(
         rows.sort(key=lambda row: (row[cell] is None, (row[cell] or 0) * (-1 if largest else 1)))
         kept = [row for row in top if row["w"] == w]
         assert all(row in rows for row in kept)
+        values = [row[cell] for row in rows[:limit]]
+        assert all(row in kept for row in rows if row[cell] in values)
+
+
+@given(
+    st.lists(RECORD, min_size=1, max_size=80),
+    st.integers(1, 3),
+    st.booleans(),
+    st.sampled_from(["c0", "c1", "c2", "c3"]),
+)
+@settings(deadline=None)
+def test_the_first_rows_of_panes_are_among_those_that_may_be(
+    records: list[tuple[int, str, int | None]], limit: int, largest: bool, cell: str
+) -> None:
+    """Of blocks that are not merged yet, with ties and unknown numbers."""
+    job = job_of("count(*) AS c, sum(n) AS n, max(n) AS m, sum(x) AS x", WindowSpec(4, 4))
+    given_ = [table_of([Record(t, k, n, "x")]) for t, k, n in records]
+    recipe = Recipe(job.shape, job.windows)
+    made = [compute(each, "web", [recipe], Clocks(None))[0][job.shape.id] for each in given_]
+    block = pa.concat_tables(made)
+    some = dense.only_first(job.shape, block, Top(cell, limit, largest))
+    merge = kind_of(job.shape).merge
+    every = merge([block, block.slice(0, 0)]).to_pylist()
+    kept = merge([some, some.slice(0, 0)]).to_pylist()
+    assert all(row in every for row in kept)  # keys are there as a whole, or not at all
+    for pane in {row["pane"] for row in every}:
+        rows = [row for row in every if row["pane"] == pane]
+        rows.sort(key=lambda row: (row[cell] is None, (row[cell] or 0) * (-1 if largest else 1)))
         values = [row[cell] for row in rows[:limit]]
         assert all(row in kept for row in rows if row[cell] in values)
 

@@ -20,8 +20,8 @@ from muntin.kernel.clocks import Clocks
 from muntin.kernel.compute import compute
 from muntin.kernel.due import Due, due_jobs
 from muntin.kernel.finish import finish, order
-from muntin.kernel.forms import Asked, finish_form, forms_of, gather_all, merge_all, split_all
-from muntin.kernel.merge import merge, split
+from muntin.kernel.forms import Asked, finish_form, forms_of, merge_all, split_all
+from muntin.kernel.merge import gather, merge, split
 from muntin.model.jobs import Job
 from muntin.model.shapes import Shape
 from muntin.run.catalog import Catalog
@@ -89,7 +89,8 @@ def test_blocks_merge_as_they_do_alone(
 ) -> None:
     catalog = jobs_of(queries)
     blocks = computed(catalog, logs, slack)
-    together, gathered = merge_all(catalog.shapes, blocks), gather_all(catalog.shapes, blocks)
+    together = merge_all(catalog.shapes, blocks)
+    gathered = merge_all(catalog.shapes, blocks, gather)
     assert together.keys() == gathered.keys() == blocks.keys()
     for id_, tables in blocks.items():
         alone, apart = merge(catalog.shapes[id_], tables), gathered[id_]  # which may not be merged

@@ -6,9 +6,11 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 import pyarrow as pa
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from muntin.kernel import merge as merging
 from muntin.kernel.block import Block, Sources
 from muntin.kernel.clocks import Clocks
 from muntin.kernel.compute import Recipe, compute
@@ -94,10 +96,16 @@ def test_a_merged_block_says_what_it_is_made_of() -> None:
     assert (both.group, both.rows, both.sources.names) == (3, 4, ("web-13", "web-50"))
 
 
-def test_no_key_is_in_two_groups() -> None:
+@pytest.mark.parametrize("at_most", [3, 200_000])
+def test_no_key_is_in_two_groups(at_most: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However many keys this process remembers."""
+    monkeypatch.setattr(merging, "_HASHED_AT_MOST", at_most)
     records = [Record(t, f"key {t % 7}", 1, "x") for t in range(40)]
     table = computed(JOB, records, 0).table()
     groups = split(JOB.shape, table, 3)
     keys = [set(rows["k0"].to_pylist()) for rows in groups.values()]
     assert sum(map(len, keys)) == 7 == len(set.union(*keys))
     assert sum(rows.num_rows for rows in groups.values()) == table.num_rows
+    assert {at: set(rows["k0"].to_pylist()) for at, rows in split(JOB.shape, table, 3).items()} == {
+        at: set(rows["k0"].to_pylist()) for at, rows in groups.items()
+    }

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import pyarrow as pa
@@ -18,6 +18,7 @@ from muntin.kernel.compute import Recipe, compute
 from muntin.kernel.statements import row_names
 from muntin.model.records import POSITION
 from muntin.run.catalog import Catalog
+from tests.effort import examples
 
 STREAM = (
     "CREATE STREAM s (t BIGINT, k VARCHAR, n BIGINT, x DOUBLE, i INTEGER) FROM 'x' FORMAT json "
@@ -93,6 +94,17 @@ def shared(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(computing, "WORTH_SHARING", 1)
 
 
+def require_equal(
+    together_: Mapping[str, pa.Table], alone: Mapping[str, pa.Table], recipes: Sequence[Recipe]
+) -> None:
+    """Blocks of a shared pass are those of statements of their own."""
+    assert together_.keys() == alone.keys()
+    for recipe in recipes:
+        one, other = together_.get(recipe.shape.id), alone.get(recipe.shape.id)
+        assert rows(one, recipe) == rows(other, recipe)
+        assert one is None or other is None or one.schema.equals(other.schema)
+
+
 @given(st.lists(record, max_size=40), st.lists(query, min_size=1, max_size=6), st.integers(0, 3))
 @settings(deadline=None)
 def test_together_is_what_each_statement_makes(
@@ -107,12 +119,41 @@ def test_together_is_what_each_statement_makes(
         together_, reading = compute(given_, "a", recipes, Clocks(slack_us=slack))
         patch.setattr(computing, "WORTH_SHARING", 1 << 30)
         alone, expected = compute(given_, "a", recipes, Clocks(slack_us=slack))
-    assert together_.keys() == alone.keys()
-    for recipe in recipes:
-        one, other = together_.get(recipe.shape.id), alone.get(recipe.shape.id)
-        assert rows(one, recipe) == rows(other, recipe)
-        assert one is None or other is None or one.schema.equals(other.schema)
+    require_equal(together_, alone, recipes)
     assert reading.tallies == expected.tallies
+
+
+@given(
+    st.lists(record, max_size=40),
+    st.lists(
+        st.tuples(
+            st.sampled_from(("", "n > 1", "k = 'a'", "n < 0")),
+            st.sampled_from(("k", "n % 2")),
+            st.lists(st.sampled_from(CELLS[:11]), min_size=1, max_size=4, unique=True),
+            st.just("4 us"),
+        ),
+        min_size=2,
+        max_size=8,
+    ),
+    st.sampled_from([None, 0, 2]),
+    st.sampled_from([0, 3, 1000]),
+)
+@examples(30)
+def test_shapes_that_choose_the_same_records_have_cells_in_common(
+    records: list[tuple[object, ...]],
+    queries: list[tuple[str, str, list[str], str]],
+    slack: int | None,
+    many: int,
+) -> None:
+    """Selections of few records are added up at once, of which each is asked for other cells."""
+    recipes, given_ = recipes_of(queries), table(records)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(together, "_MANY", many)
+        patch.setattr(computing, "WORTH_SHARING", 1)
+        together_, _ = compute(given_, "a", recipes, Clocks(slack_us=slack))
+        patch.setattr(computing, "WORTH_SHARING", 1 << 30)
+        alone, _ = compute(given_, "a", recipes, Clocks(slack_us=slack))
+    require_equal(together_, alone, recipes)
 
 
 QUERIES = [("n > 1", "k", ("sum(n)", "max(x)"), "4 us"), ("k = 'a'", "k", ("count(*)",), "4 us")]

@@ -185,3 +185,31 @@ def test_explain_tells_who_shares_what() -> None:
     assert "by one statement: with j0" in longer
     assert "  finish   the same" not in longer
     assert "merging" not in told.partition("JOB gaps on")[2]
+
+
+def test_explain_tells_of_equal_blocks_and_of_a_pass_that_is_not_worth_it() -> None:
+    """Equal blocks are more than one form; and where no pass is shared, it says why."""
+    stream = "CREATE STREAM s (t BIGINT, k VARCHAR, n BIGINT) FROM 'x' FORMAT json TIMESTAMP t;"
+    query = "CREATE JOB {} AS SELECT k, {} AS n FROM s WHERE n > {} GROUP BY k WINDOW {} us;"
+    jobs = [query.format("a", "sum(n)", 5, 10), query.format("b", "sum(n)", 5, 20)]
+    jobs += [query.format("c", "sum(n)", 6, 10), query.format("d", "mode(n)", 7, 10)]
+    told = explain(program(stream + "".join(jobs)))
+    a, b, c, d = (part.partition("\n\n")[0] for part in told.split("\nJOB ")[1:])
+    assert "  blocks   computed and kept once, with b: the filter, keys" in a
+    assert "  blocks   computed and kept once, with a: the filter, keys" in b
+    assert "  merging  blocks of one form, by one statement: with c" in a
+    assert "blocks   " not in c + d
+    own = "  pass     a statement of its own over records that are parsed once for all jobs:\n"
+    for each in (a, b, c):
+        assert f"{own}           of queries that could share one there are 2, and 4 are" in each
+    assert f"{own}           its keys and cells are none that arrays hold" in d
+    alone = explain(program(stream + jobs[0] + jobs[1]))
+    assert "pass   " not in alone
+
+
+def test_panes_that_are_kept_for_less_than_a_window_are_told() -> None:
+    stream = "CREATE STREAM s (t TIMESTAMP) FROM 'x' FORMAT json TIMESTAMP t;"
+    job = "CREATE JOB j AS SELECT count(*) AS n FROM s WINDOW 1 HOUR RETAIN {};"
+    told = explain(program(stream + job.format("1 MINUTE")))
+    assert "note: job 'j': RETAIN 1 MINUTE is shorter than its windows, so no question" in told
+    assert "note:" not in explain(program(stream + job.format("1 HOUR")))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from muntin.schedule.loads import NEGLIGIBLE, Loads
+from muntin.schedule.pace import Pace
 
 
 def measured(size: int, **costs: float) -> Loads:
@@ -36,6 +37,26 @@ def test_of_tasks_side_by_side_a_batch_is_as_long_as_it_took() -> None:
     for _ in range(2):
         assert loads.take(100, 2.0, {"a": 3.0, "b": 5.0}) == pytest.approx(2.0 - 2 * NEGLIGIBLE)
     assert loads.seconds("a", 100) == pytest.approx(3.0 / 4 - NEGLIGIBLE)
+
+
+@pytest.mark.parametrize(("batch", "statement"), [(0.1, 0.02), (1.0, 0.5), (10.0, 2.0), (3.0, 3.0)])
+def test_a_busy_machine_reads_no_less_and_less(batch: float, statement: float) -> None:
+    """Seed 17-6, with thirty processes that wait for two cores: batches read a second of log."""
+    pace, loads, waits = Pace(), Loads(), 4000.0
+    for _ in range(20):
+        size = min(int(waits), pace.most(0.5, loads.each(["a"])))
+        took = batch + statement  # whatever the size
+        waits += 4000 * took - size
+        dear = loads.take(size, took, {"a": statement})
+        pace.read(size, took - dear)
+    assert waits <= 2 * 4000 * (batch + statement)
+
+
+def test_the_price_of_records_counts_beside_any_batch() -> None:
+    loads = Loads()
+    for _ in range(2):
+        assert loads.take(1000, 12.0, {"a": 10.0, "b": 1.0}) == pytest.approx(10.0)
+    assert loads.seconds("a", 2000) == pytest.approx(19.0)
 
 
 def test_the_dearest_go_first_and_no_more_than_have_to() -> None:

@@ -15,6 +15,7 @@ import pytest
 import muntin as mt
 from muntin.errors import StateError
 from muntin.fidelity.score import Board, Reason
+from muntin.model.counts import Counts
 from muntin.run.loop import Turn
 from muntin.run.results import Emission, no_windows
 from muntin.show.console import _View, tell
@@ -160,3 +161,23 @@ def test_windows_that_were_all_shed_are_told() -> None:
     said = io.StringIO()
     _View(console(said), None).seen(Turn("s", Emission((windows,)), 0, 0, 0, []))
     assert said.getvalue() == "j: 2 windows shed\n"
+
+
+def test_changes_of_open_windows_are_no_lines_of_their_own() -> None:
+    """That there are some is told once a job; a window has its line when it leaves."""
+    stream = "CREATE STREAM s (t BIGINT) FROM 'x' FORMAT json TIMESTAMP t;"
+    text = f"{stream} CREATE JOB j AS SELECT count(*) AS c FROM s WINDOW 1 SECOND EMIT CHANGES;"
+    empty = no_windows(mt.sql(text).jobs["j"])
+    end = 1_772_366_400  # in panes of a second
+    said = io.StringIO()
+    view = _View(console(said, 200), None)
+    for reason, revision in ((Reason.OPEN, 0), (Reason.OPEN, 1), (Reason.COMPLETE, 2)):
+        c2 = replace(Board().score(0, 1, reason), reason=reason)
+        kind = {(0, end): Counts(1)}
+        windows = replace(
+            empty, counts=kind, scores={(0, end): c2}, revisions={(0, end): revision}, at=float(end)
+        )
+        view.seen(Turn("s", Emission((windows,)), 0, 0, 0, []))
+    first, second = said.getvalue().splitlines()
+    assert first == "j: open windows change; `muntin results j` has them as they are"
+    assert second.startswith("j: 2026-03-01 11:59:59 – 12:00:00, revision 2, 0 rows, lag 0.0 s")

@@ -10,6 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from muntin.run.due import EMPTIED
 from muntin.run.results import RECORDS
 from muntin.show import OutputFormat
 from muntin.show.output import RowWriter, late_text, losses, note
@@ -40,6 +41,21 @@ def test_a_line_of_json_a_row() -> None:
     assert json.loads(detailed)["c2"]["sources"] == 2
     assert "revision" in json.loads(detailed)
     assert json.loads(detailed)["c2"]["records"] is None  # a table of an earlier version
+
+
+def test_a_table_says_that_somebody_has_emptied_the_job() -> None:
+    """Programs have the reason as it is, and what is missing with all detail."""
+    why = f"cancelled: {EMPTIED}"
+    c2 = {"area": 0.25, "time": 0.25, "space": 1.0, "reason": "exhausted", "sources": 1}
+    c2 |= {"panes": [], "missing": [{"source": "web", "why": why, "panes": 3}]}
+    stored = table().drop_columns(["c2"]).append_column("c2", pa.array([c2] * len(VALUES)))
+    told = {}
+    for form in OutputFormat:
+        out = io.StringIO()
+        RowWriter(form, out).write("paths", stored)
+        told[form] = out.getvalue()
+    assert "25 % exhausted, reset" in told[OutputFormat.TABLE]
+    assert "reset" not in told[OutputFormat.JSON] + told[OutputFormat.CSV]
 
 
 def test_records_of_panes_are_told_with_every_row_of_their_window() -> None:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from io import StringIO
 
 import pytest
 
+from muntin.fidelity.score import Missing
 from muntin.show import OutputFormat
-from muntin.show.past import write
-from tests.ask.test_parcels import ANSWER
+from muntin.show.past import range_text, write
+from tests.ask.test_parcels import ANSWER, SCORE
 
 
 @pytest.mark.parametrize(
@@ -28,6 +30,24 @@ def test_programs_get_rows(format_: OutputFormat, expected: str) -> None:
     write(ANSWER, format_, out, notes)
     assert out.getvalue() == expected
     assert notes.getvalue() == "note: something to say\n"
+
+
+def test_what_is_lost_is_told_before_what_is_awaited() -> None:
+    awaited = [
+        Missing(source, "awaited", panes) for source, panes in zip("abc", (1, 2, 3), strict=True)
+    ]
+    others = [Missing("d", "late", 1), Missing("e", "dead", 4), Missing("f", "shed", 1_000)]
+    missing = (*awaited, *others, Missing("g", "lost: 20 bytes of g.log", 1))
+    told = [
+        range_text(replace(ANSWER.ranges[0], c2=replace(SCORE, missing=tuple(some))))
+        for some in (awaited, [*awaited, *others[:1]], missing)
+    ]
+    assert told[0].endswith("; missing 3 sources: 6 panes awaited")
+    assert told[1].endswith("; missing d: 1 pane late, 3 sources: 6 panes awaited")
+    assert told[2].endswith(
+        "; missing g: 1 pane lost: 20 bytes of g.log, d: 1 pane late, f: 1,000 panes shed "
+        "and 2 more"
+    )
 
 
 def test_people_get_a_table_and_the_score() -> None:

@@ -68,8 +68,18 @@ def test_mistakes_are_told_at_their_place(here: Running) -> None:
         "SELECT m FROM sums": "there is no column 'm'",
         "SELECT": "this is not complete",
     }.items():
-        with pytest.raises(InputError, match=message):
+        with pytest.raises(LanguageError, match=message):
             said(here, text)
+
+
+def test_an_unknown_statement_stops_the_orders_before_it(here: Running) -> None:
+    with pytest.raises(LanguageError, match="unknown statement 'PAUS'; did you mean PAUSE"):
+        said(here, "PAUSE JOB sums; PAUS JOB sums")
+    assert not connect(here.state).job("sums").paused
+
+
+def test_streams_are_shown(here: Running) -> None:
+    assert "│ clicks │ ts, product, n │" in said(here, "show streams")
 
 
 def test_results_of_elsewhere_are_not_asked_here(here: Running) -> None:

@@ -45,6 +45,25 @@ def test_a_state_is_shown_and_checked(tmp_path: Path, capsys: pytest.CaptureFixt
     assert [finding["weight"] for finding in found] == ["damaged"]
 
 
+def test_what_is_left_over_is_counted(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with tarfile.open(SAMPLES[0]) as archive:
+        archive.extractall(tmp_path, filter="data")
+    stream = tmp_path / "streams" / "s"
+    for number in range(300):
+        (stream / f"blocks-{number}.tape").touch()
+    out, code = printed(capsys, "check", tmp_path)
+    assert code == 0
+    told, verdict = out.splitlines()
+    assert told == (
+        f"left over: {stream}: 300 files, each of which belongs to no state that counts, and is "
+        "removed by the next run"
+    )
+    assert verdict == "every file can be read, and all fits together"
+    out, _ = printed(capsys, "check", tmp_path, "--all")
+    assert out.count("left over: ") == 300
+    assert f"left over: {stream}/blocks-7.tape: belongs to no state" in out
+
+
 def test_sizes_are_told_in_units() -> None:
     sizes = [size_text(size) for size in (0, 999, 1000, 1_234_567, 5e9, 7e12, 1e16)]
     assert sizes == ["0 B", "999 B", "1.0 kB", "1.2 MB", "5.0 GB", "7.0 TB", "10,000.0 TB"]

@@ -112,3 +112,19 @@ def test_an_agent_was_last_heard_when_it_last_answered(tmp_path: Path) -> None:
     Checkpoint(tmp_path, "logs").save(saved, whole=True)
     _, sources = status(tmp_path)
     assert [row["heard"].timestamp() for row in sources] == [60.0, 20.0]
+
+
+def test_nothing_is_cut_where_there_is_little_room(state: Path) -> None:
+    """A table where there is room for it, and else a paragraph a job."""
+    jobs, sources = status(state)
+    jobs[0]["parameters"] = {"threshold": "250", "product": "'a lamp with a long name'"}
+    out = StringIO()
+    draw(jobs, sources, Console(file=out, width=80))
+    text = " ".join(out.getvalue().split())
+    assert (
+        "good: windows 0, late 0, failed 0, version 1 (threshold = 250, product = 'a lamp" in text
+    )
+    assert "with a long name')" in text
+    assert "bad: windows 0, late 0, failed 0, stopped at 1970-01-01 00:00:05" in text
+    assert "…" not in text
+    assert all(len(line) <= 80 for line in out.getvalue().splitlines())

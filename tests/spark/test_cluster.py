@@ -25,8 +25,9 @@ import muntin as mt
 from muntin.errors import InputError, StartError, StateError
 from muntin.spark.cluster import Cluster, Plan, Started
 from muntin.store.results import Results
+from tests.ask.keeping import Kept
+from tests.ports import free_port
 from tests.show.test_console import children
-from tests.spark.test_master import free_port
 from tests.waiting import PATIENCE, wait_for
 
 SQL = """
@@ -266,6 +267,7 @@ def test_windows_leave_by_their_bound_while_an_executor_is_lost(
             said.read_to("goes on from its last commit: executors have come, to spread it over")
             (come,) = wait_for(lambda: set(executors(there).values()) - before)  # noqa: B023
             done = worked(come)
+            assert done  # it is given tasks of a batch once its Python has started
             wait_for(lambda: worked(come) > done)  # noqa: B023
             upto = time.time() + 2
             wait_for(lambda: max(left_in(folder)) > upto)  # noqa: B023
@@ -285,6 +287,38 @@ def test_windows_leave_by_their_bound_while_an_executor_is_lost(
             if source not in named:
                 assert found[source] == live.truth(source, end - 4, end), (source, end)
     assert "Traceback" not in said.text
+
+
+@pytest.mark.jvm
+@pytest.mark.xdist_group("cluster")
+def test_questions_are_answered_though_executors_are_killed_meanwhile(
+    cluster: tuple[Cluster, Plan], folder: Path
+) -> None:
+    there, plan = cluster
+    write(folder, 0, 200)
+    program = SQL.format(folder=folder).replace(
+        "WINDOW 10 SECONDS;", "WINDOW 10 SECONDS RETAIN 1 DAY;"
+    )
+    Kept(mt.sql(program), folder / "state", batch_bytes=4_000).finish(2)
+    question = "SELECT k, n, c FROM sums GROUP BY k ORDER BY k"
+    words = [sys.executable, "-m", "muntin", "ask", question, "--state", "state", "--format", "csv"]
+    told = [subprocess.run(words, cwd=folder, capture_output=True, text=True, check=True).stdout]
+    killed: set[int] = set()
+    with subprocess.Popen(
+        [*words, "--master", plan.master], cwd=folder, stdout=subprocess.PIPE, text=True
+    ) as process:
+        while process.poll() is None:
+            found = executors(there).get("worker-1", 0)
+            if found and found not in killed and len(killed) < 3:
+                os.kill(found, signal.SIGKILL)
+                killed.add(found)
+            time.sleep(0.05)
+        assert process.stdout is not None
+        told.append(process.stdout.read())
+    assert process.returncode == 0
+    assert told[0] == told[1]
+    assert told[0].startswith("k,n,c\nk0,")
+    assert killed
 
 
 @pytest.mark.jvm

@@ -87,9 +87,11 @@ def files_of(folder: Path, *blocks: Block) -> BlockFiles:
 SUMS = "SELECT k, sum(n) AS n FROM logs GROUP BY k WINDOW 10 SECONDS"
 
 
+@pytest.mark.parametrize("waits", [False, True])  # in the files of the shuffle, not merged
 def test_steps_know_what_they_hold_and_go_when_no_window_needs_them(
-    spark: SparkSession, tmp_path: Path
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, waits: bool
 ) -> None:
+    monkeypatch.setattr("muntin.spark.policies.ROWS_THAT_WAIT", 4 if waits else 1)
     run = Collected(spark, tmp_path, SUMS)
     job = run.jobs["j"]
     run.read("web-1", (1, "a", 1), (12, "b", 2))
@@ -100,13 +102,13 @@ def test_steps_know_what_they_hold_and_go_when_no_window_needs_them(
         (Span(shape, pane, 0, 2),),
         (Span(shape, pane, 1, 3),),
     ]
-    assert all(step.held.is_cached for step in steps)
+    assert [step.held.is_cached for step in steps] == [not waits, not waits]
     assert [(row["k"], row["n"]) for row in run.rows(1, 2)] == [("a", 1), ("a", 3), ("b", 2)]
     run.collection.forget(run.catalog, {shape: Emitted({job.windows[0]: 1})})
     assert run.collection.steps == steps
     run.collection.forget(run.catalog, {shape: Emitted({job.windows[0]: 2})})
     assert run.collection.steps == steps[1:]
-    assert [step.held.is_cached for step in steps] == [False, True]
+    assert [step.held.is_cached for step in steps] == [False, not waits]
     assert [row["n"] for row in run.rows(3)] == [4]
     run.collection.forget(run.catalog, {shape: Emitted({job.windows[0]: 3})})
     assert run.collection.steps == ()
@@ -134,6 +136,23 @@ def test_every_block_is_saved_once_and_comes_back(spark: SparkSession, tmp_path:
     again.compact(run.catalog)
     assert sum(block.rows for block in saved(again, run.catalog)) == 2
     again.clear()
+
+
+def test_groups_of_which_nothing_is_needed_any_more_are_merged_again(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    both = f"{SUMS}; CREATE JOB long AS SELECT k, max(n) AS n FROM logs GROUP BY k WINDOW 1 HOUR"
+    run = Collected(spark, tmp_path, both)
+    run.read("web-1", *((1, f"k{n}", n) for n in range(9)))
+    run.read("web-1", (12, "a", 3))
+    job = run.jobs["j"]
+    run.collection.forget(run.catalog, {job.shape.id: Emitted({job.windows[0]: 1})})
+    for _ in range(2):  # of some groups only the rows of the long windows are left
+        run.collection.compact(run.catalog)
+    assert [(row["k"], row["n"]) for row in run.rows(2)] == [("a", 3)]
+    blocks = run.saved()
+    assert sum(block.rows for block in blocks if block.shape == job.shape.id) == 1
+    assert sum(block.rows for block in blocks if block.shape != job.shape.id) == 10
 
 
 def test_many_blocks_are_saved_by_tasks(

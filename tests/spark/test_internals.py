@@ -17,6 +17,7 @@ from pyspark.errors import PythonException
 from pyspark.sql import SparkSession
 
 from muntin.spark import internals
+from tests.waiting import wait_for
 
 # A context of its own, in a process of its own: all that starts and ends one.
 LIFE = """
@@ -172,3 +173,9 @@ def test_serve_workers_tells_its_address_and_ends_with_its_input(
 
 def test_executors_of_a_cluster_are_counted(spark: SparkSession) -> None:
     assert internals.executors(spark.sparkContext) == 0  # all is in the driver
+
+
+def test_who_has_done_a_task_is_known(spark: SparkSession) -> None:
+    context = spark.sparkContext
+    internals.compute(context.parallelize([1], 1))
+    assert wait_for(lambda: internals.has_worked(context, "driver"))

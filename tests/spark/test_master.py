@@ -17,6 +17,7 @@ import pytest
 from muntin.errors import SparkError
 from muntin.spark.internals import spark_home
 from muntin.spark.master import is_local, require_reached
+from tests.ports import free_port
 from tests.show.test_console import ROWS, SQL, start
 from tests.waiting import PATIENCE, wait_for
 
@@ -34,12 +35,6 @@ def silent() -> Iterator[str]:
     """A master that takes connections and says nothing."""
     with socket.create_server(("127.0.0.1", 0)) as server:
         yield f"127.0.0.1:{server.getsockname()[1]}"
-
-
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        port: int = server.getsockname()[1]
-        return port
 
 
 def test_masters_are_reached_or_not() -> None:

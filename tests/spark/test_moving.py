@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import pytest
+from pyspark import RDD
 from pyspark.accumulators import _accumulatorRegistry
 from pyspark.errors import PythonException
 from pyspark.sql import SparkSession
@@ -72,6 +73,12 @@ def test_pairs_find_their_partitions_and_news_the_driver(spark: SparkSession) ->
         found = [sorted(part) for part in moved.glom().collect()]
         assert found == [[(k, f"v{n}") for n in range(10) if n % 3 == k] for k in range(3)]
     assert len(_accumulatorRegistry) == known
+
+
+def test_nothing_moves_where_there_is_no_task(spark: SparkSession) -> None:
+    nothing: RDD[Pair] = spark.sparkContext.emptyRDD()
+    moved, news = move(nothing, apart, 3, lambda key: key)
+    assert (moved.glom().collect(), news) == ([[], [], []], [])
 
 
 def test_what_a_task_raises_comes_first(spark: SparkSession) -> None:

@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 import json
-import pickle
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from pyspark import RDD
 
 import muntin as mt
 from muntin.run.many import StoredResult
 from muntin.run.results import Result
 from muntin.spark.runner import Settings, SparkRun
-from muntin.spark.telling import Telling
 from muntin.store.results import Results
+from tests.spark.sending import Sent
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -84,24 +82,7 @@ def test_tasks_store_what_the_driver_would(
 def test_what_reaches_the_driver_does_not_grow_with_rows(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """All that tasks send is counted, in bytes: results of jobs, and what they tell beside them."""
-    sent = [0]
-
-    def counted(rdd: RDD[Any]) -> list[Any]:
-        found = collect(rdd)
-        sent[0] += len(pickle.dumps(found))
-        return found
-
-    def heard(telling: Telling[Any], tasks: int) -> list[Any]:
-        found = told_by(telling, tasks)
-        sent[0] += len(pickle.dumps(found))
-        return found
-
-    collect, told_by = RDD.collect, Telling.heard
-    monkeypatch.setattr(RDD, "collect", counted)
-    monkeypatch.setattr(Telling, "heard", heard)
-    monkeypatch.setattr("muntin.spark.collection.ROWS_AT_HAND", 1 << 14)
-    monkeypatch.setattr("muntin.spark.collection.SAVED_BY_DRIVER", 1 << 14)
+    sent = Sent(monkeypatch)
     sizes = []
     for keys in (20_000, 80_000):
         folder = tmp_path / f"{keys}"
@@ -113,10 +94,10 @@ def test_what_reaches_the_driver_does_not_grow_with_rows(
             "TIMESTAMP t; "
             "CREATE JOB j AS SELECT k, count(*) AS n FROM s GROUP BY k WINDOW 1 MINUTE;"
         )
-        sent[0] = 0
+        sent.bytes = 0
         (found,) = results(spark, asked, folder / "state")
         assert (found.num_rows, isinstance(found, StoredResult)) == (keys, True)
-        sizes.append(sent[0])
+        sizes.append(sent.bytes)
     assert sizes[1] < 1.3 * sizes[0] < 100_000, sizes
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
@@ -16,6 +17,7 @@ from muntin.kernel.block import Block, encode
 from muntin.logs.files import FilePosition
 from muntin.model.counts import Tally
 from muntin.model.records import POSITION
+from muntin.model.tables import TableVersion
 from muntin.run.catalog import InForce
 from muntin.run.progress import Lateness, Leaving, Progress
 from muntin.store.checkpoint import Checkpoint, Saved, block_files, saved_in
@@ -216,3 +218,52 @@ def test_a_glance_meets_no_file_that_has_just_gone(
     found = Checkpoint(tmp_path, "logs").peek()
     assert found is not None
     assert found.batch == 2
+
+
+def test_rows_of_versions_go_with_the_commit_that_lets_go_of_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    checkpoint, saved = Checkpoint(tmp_path, "logs"), first()
+    folder, tables = tmp_path / "streams/logs/joined", saved.progress.tables
+
+    def kept(number: int) -> TableVersion:
+        path = checkpoint.keep_rows(f"names-{number}", pa.table({"n": [number]}))
+        return TableVersion(number, (), path=path)
+
+    def there() -> list[str]:
+        return sorted(path.name.rpartition("-")[0] for path in folder.iterdir())
+
+    tables["names"] = (kept(0), kept(1))
+    checkpoint.save(advanced(saved, 1), whole=False)
+    tables["names"] = (*tables["names"][1:], kept(2))
+    assert there() == ["names-0", "names-1", "names-2"], "a crash now goes on from what was"
+    checkpoint.save(advanced(saved, 2), whole=False)
+    assert there() == ["names-1", "names-2"]
+    tables["names"] = tables["names"][1:]
+    with monkeypatch.context() as patch:
+        patch.setattr(LocalFolder, "append", _full)
+        with pytest.raises(StateError):
+            checkpoint.save(advanced(saved, 3), whole=False)
+    assert there() == ["names-1", "names-2"], "what is saved names both"
+    kept(9)  # of a batch that came to nothing
+    checkpoint.save(advanced(saved, 3), whole=False)
+    assert there() == ["names-2"], "a state that is written anew leaves nothing over"
+    found, _ = loaded(tmp_path)
+    assert found.progress.tables == tables
+    del tables["names"]
+    with monkeypatch.context() as patch:
+        patch.setattr(LocalFolder, "remove", _denied)
+        checkpoint.save(advanced(saved, 4), whole=False)  # which counts all the same
+    assert there() == ["names-2"]
+    assert loaded(tmp_path)[0].batch == advanced(saved, 4).batch
+    checkpoint.save(advanced(saved, 5), whole=False, anew=True)
+    assert there() == []
+
+
+def _denied(self: LocalFolder, names: Collection[str]) -> None:
+    if names:
+        raise StateError("it cannot be removed")
+
+
+def _full(self: LocalFolder, name: str, data: bytes) -> int:
+    raise StateError("the disk is full")

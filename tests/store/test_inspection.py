@@ -5,18 +5,22 @@ from __future__ import annotations
 import json
 import shutil
 import tarfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from threading import Event
 
+import pyarrow as pa
 import pytest
 
 from muntin.errors import InputError
+from muntin.model.tables import TableVersion
+from muntin.store.checkpoint import Checkpoint
 from muntin.store.hold import locked
-from muntin.store.inspection import Finding, Weight, check, show
+from muntin.store.inspection import Finding, Weight, _Stream, check, show
 from muntin.store.objects import ObjectStorage
 from tests.store.s3 import Proxy
+from tests.store.test_checkpoint import advanced, first
 from tests.store.test_migrations import SAMPLES
 
 
@@ -195,3 +199,29 @@ def test_checkpoints_under_a_url_are_checked(s3: tuple[str, Proxy]) -> None:
     storage.put(last, storage.read(last)[:-3])
     damaged = [f for f in check(s3[0]) if f.weight is Weight.DAMAGE]
     assert last in damaged[0].text
+
+
+def test_files_that_a_program_replaces_meanwhile_are_no_damage(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    checkpoint, saved = Checkpoint(tmp_path, "logs"), first()
+    tables = saved.progress.tables
+
+    def commit(number: int) -> None:
+        path = checkpoint.keep_rows(f"names-{number}", pa.table({"n": [number]}))
+        tables["names"] = (TableVersion(number, (), path=path),)
+        checkpoint.save(advanced(saved, number), whole=False)
+
+    def meanwhile(of: _Stream, name: str, read: Callable[[], object]) -> Iterator[Finding]:
+        if batches:
+            commit(batches.pop())
+        return look(of, name, read)
+
+    commit(1)
+    batches, look = [2], _Stream._check_file
+    monkeypatch.setattr(_Stream, "_check_file", meanwhile)
+    assert [each for each in check(tmp_path) if each.weight is Weight.DAMAGE] == []
+    assert not batches
+    (newest,) = (tmp_path / "streams/logs/joined").iterdir()
+    newest.unlink()
+    assert [each for each in check(tmp_path) if each.weight is Weight.DAMAGE]

@@ -18,8 +18,11 @@ def test_a_state_does_not_grow_with_its_age(
     monkeypatch.setattr("muntin.store.journal.SAVES_PER_REWRITE", 4)
     monkeypatch.setattr(delta, "_SETTINGS", delta._SETTINGS | FAST)
     monkeypatch.setattr(delta, "_SIZES", ((1 << 20, 8),))
-    young, *old = soak(tmp_path, 384, 10, {32, 128, 256, 384})
+    panes = 10
+    young, *old = soak(tmp_path, 384, panes, {32, 128, 256, 384})
     for seen in old:
         assert seen.checkpoints < 2 * young.checkpoints
         assert seen.checkpoint_files <= 6
+        # Of the newest results, those that panes of open windows were joined with are kept.
+        assert seen.joined_files <= panes + 2
         assert seen.table_files < 1.25 * old[0].table_files

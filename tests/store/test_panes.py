@@ -66,6 +66,24 @@ def test_panes_move_once_and_files_are_merged(tmp_path: Path, shape: Shape) -> N
     assert not {f"{FOLDER}/{name}" for name in files.files} & {*files.strays()}
 
 
+def test_a_damaged_file_is_told_and_stays(tmp_path: Path, shape: Shape) -> None:
+    files, past = PaneFiles(LocalFolder(tmp_path)), Past(MINUTE, 0, 0, 0)
+    for step in range(9):
+        past.settled = past.until = (step + 1) * MINUTE
+        files.keep(
+            {shape.id: past}, {shape.id: shape}, [block_of(shape, rows(range(step, step + 1)))]
+        )
+    damaged = next(iter(files.files))
+    (tmp_path / FOLDER / damaged).write_bytes(b"nothing of ours")
+    (note,) = files.merge()
+    assert f"{damaged} is damaged" in note
+    assert "put back" in note
+    assert damaged in files.files
+    assert len(files.files) == 2
+    assert not files.many
+    assert files.merge() == []
+
+
 def test_old_files_and_those_of_nobody_go(tmp_path: Path, shape: Shape) -> None:
     files, past = PaneFiles(LocalFolder(tmp_path)), Past(MINUTE, 0, 5 * MINUTE, 5 * MINUTE)
     files.keep({shape.id: past}, {shape.id: shape}, [block_of(shape, rows(range(5)))])

@@ -9,9 +9,15 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
-from benchmarks.experiments.collections import skew
 from benchmarks.experiments.collections.checkpoints import simulated
 from benchmarks.experiments.collections.data import pages, requests, trips, zones
+from benchmarks.experiments.collections.questions import (
+    Found,
+    WithWord,
+    by_district,
+    summed,
+    vowels,
+)
 from benchmarks.experiments.collections.systems import Plain, Stark, System
 from muntin.collections.keys import ByRange, Selection
 from muntin.collections.lineage import Dataset
@@ -53,6 +59,7 @@ def test_all_systems_give_the_same_answers(spark: SparkSession) -> None:
         Stark(spark, "Stark-E", "cell", 6, bounds, elastic=True),
     ]
     lower, upper = sorted((bounds[1], bounds[3]))
+    found: dict[tuple[int, Selection], dict[int, int]] = {}
     for numbers in ([0], [0, 1, 2]):
         for selection in (Selection(), Selection(ranges=((lower, upper),))):
             expected = sum(rows_in(tables[number], selection) for number in numbers)
@@ -60,7 +67,11 @@ def test_all_systems_give_the_same_answers(spark: SparkSession) -> None:
                 for number in range(3):
                     if numbers == [0] and selection == Selection():
                         system.add(number, tables[number])
-                assert sum(system.ask(numbers, selection, skew.count)) == expected
+                assert sum(system.ask(numbers, selection, vowels)) == expected
+                districts = summed(system.ask(numbers, selection, by_district))
+                assert sum(districts.values()) == expected
+                found.setdefault((len(numbers), selection), districts)
+                assert found[len(numbers), selection] == districts
                 assert len(system.sizes(numbers)) >= 1
     for system in systems:
         system.drop()
@@ -70,6 +81,13 @@ def rows_in(table: pa.Table, selection: Selection) -> int:
     ranges: Sequence[tuple[int, int]] = selection.ranges or ((-1, 1 << 62),)
     keys = table.column("cell").to_pylist()
     return sum(any(lower <= key < upper for lower, upper in ranges) for key in keys)
+
+
+def test_words_are_counted_as_python_counts_them() -> None:
+    tables = {number: requests(500, number, pages(Path("nowhere"))) for number in range(3)}
+    lines = [line for table in tables.values() for line in table.column("line").to_pylist()]
+    answers = [*WithWord("film")(tables), *WithWord("film")({})]
+    assert Found.together(answers) == Found(sum("film" in line for line in lines), 1500)
 
 
 def test_data_is_generated_where_there_is_none() -> None:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from math import comb
 from pathlib import Path
 
 import pytest
 
-from benchmarks.experiments import blocks, clicks, goodput, overhead, words
+from benchmarks.experiments import balance, blocks, clicks, goodput, overhead, words
 from benchmarks.experiments.plots import Line, Panel, draw
 from benchmarks.experiments.policies import POLICIES, lines
 
@@ -47,6 +48,19 @@ def test_histograms_of_whole_servers_never_fail(tmp_path: Path) -> None:
     assert min(failed["spatial"], failed["random"]) > 0
     (missing,) = found.line("temporal", (30,), blocks.missing).ys
     assert 0 < missing <= 0.7
+
+
+def test_jobs_are_spread_as_evenly_as_published(tmp_path: Path) -> None:
+    """As evenly as independent choices would be; published are 99.5 % where chance gives 99.3."""
+    for jobs, (most, share) in balance.FEWER.items():
+        one = 1 / balance.NODES
+        chance = sum(comb(jobs, n) * one**n * (1 - one) ** (jobs - n) for n in range(most))
+        for each in balance.shares(jobs, 3):
+            assert each == sorted(each), "whoever has fewer than 2 roots has fewer than 3"
+            assert each[most - 1] == pytest.approx(chance, abs=0.01)
+            assert each[most - 1] > share - 0.005
+    told = list(balance.run(tmp_path, None, quick=True))
+    assert [line.split(" | ")[0] for line in told[2::2]] == ["| 500", "| 1,000", "| 2,000"]
 
 
 def test_scoring_is_timed_once(tmp_path: Path) -> None:

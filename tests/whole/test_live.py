@@ -5,12 +5,14 @@ from __future__ import annotations
 import tempfile
 from pathlib import Path
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.effort import examples
 from tests.whole.scoring import STARTED, Action, Happening, Question, Record, both
 
+pytestmark = pytest.mark.usefixtures("looking_at_all")
 SOURCES = ["a", "b", "c", "d"]
 ACTIONS: list[Action] = ["write"] * 9 + ["touch", "remove", "lose"]  # type: ignore[assignment]
 

@@ -1,7 +1,8 @@
 """Runs the experiments on collections and prints their tables.
 
-python -m benchmarks.experiments.collections [cogroup skew checkpoints rates] [--quick]
-        [--pictures docs/experiments] [--network 1gbit]
+python -m benchmarks.experiments.collections
+        [cogroup networks skew checkpoints rates volumes losses]
+        [--quick] [--pictures docs/experiments] [--network 1gbit]
 """
 
 from __future__ import annotations
@@ -13,15 +14,18 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from benchmarks.experiments.collections import checkpoints, cogroup, rates, skew
+from benchmarks.experiments.collections import checkpoints, cogroup, losses, rates, skew
 from benchmarks.experiments.collections.cluster import with_network
 
 Run = Callable[[Path | None, bool], Iterator[str]]
 EXPERIMENTS: dict[str, Run] = {
     "cogroup": cogroup.run,
+    "networks": cogroup.networks,
     "skew": skew.run,
     "checkpoints": checkpoints.run,
     "rates": rates.run,
+    "volumes": rates.volumes,
+    "losses": losses.run,
 }
 
 

@@ -37,10 +37,11 @@ def with_network(rate: str | None) -> None:
 
 
 @contextmanager
-def slowed() -> Iterator[None]:
-    """Within the block the network has the rate that was asked for, if one was."""
-    rate = os.environ.get(_INSIDE)
-    if rate is None:
+def slowed(to: str | None = None) -> Iterator[None]:
+    """Within the block the network has this rate, or else the one that was asked for, if any."""
+    asked_for = os.environ.get(_INSIDE)
+    rate = to or asked_for
+    if rate is None or asked_for is None:
         yield
         return
     device = ["tc", "qdisc", "replace", "dev", "lo", "root"]
@@ -76,6 +77,9 @@ def cluster(executors: int, memory: str = "1024m") -> Iterator[SparkSession]:
             "spark.executor.memory": memory,
             "spark.locality.wait": "3s",
             "spark.scheduler.mode": "FAIR",
+            # as in sessions that the product starts: an executor that is gone does not come back
+            "spark.shuffle.io.maxRetries": "1",
+            "spark.shuffle.io.retryWait": "200ms",
             "spark.driver.extraJavaOptions": "-Xms256m",
             "spark.executorEnv.PYTHONPATH": str(Path(__file__).parents[3]),  # what is asked is here
         }

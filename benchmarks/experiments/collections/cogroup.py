@@ -1,42 +1,45 @@
 """How long it takes to cogroup one to six datasets, and what moves meanwhile; compare Figure 11.
 
-Each question counts the rows of all datasets, cogrouped by page, whose text has a word.
+Each question counts the rows of all datasets, cogrouped by page, whose text has a word. Every
+answer is compared with that of Spark's own SQL over the same files.
 """
 
 from __future__ import annotations
 
 import random
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from statistics import mean
 
-import pyarrow as pa
-import pyarrow.compute as pc
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.functions import expr
 
 from benchmarks.experiments.collections.cluster import cluster, sent, slowed
 from benchmarks.experiments.collections.data import WORDS, pages, requests
-from benchmarks.experiments.collections.systems import Answer, Plain, Stark, System
+from benchmarks.experiments.collections.questions import Found, WithWord
+from benchmarks.experiments.collections.systems import Plain, Stark, System, as_frame
 from benchmarks.experiments.plots import Line, Panel, draw
 from muntin.collections.keys import Selection
 from muntin.spark.collections import internals
 
 EXECUTORS = 4
-MOST = 6
+MOST, FEWER = 6, 5
 
 
 def run(pictures: Path | None, quick: bool) -> Iterator[str]:
-    rows, questions = (20_000, 3) if quick else (100_000, 5)
+    rows, questions = (20_000, 3) if quick else (200_000, 5)
     known = pages()
-    with cluster(EXECUTORS) as session:
+    with cluster(EXECUTORS, "2560m") as session:
         systems: list[System] = [
             Plain(session, "page", EXECUTORS, own_ranges=True),
             Plain(session, "page", EXECUTORS, own_ranges=False),
             Stark(session, "Stark-H", "page", EXECUTORS),
         ]
+        expected = []
         for number in range(MOST):
             table = requests(rows, number, known)
+            expected.append(by_word(as_frame(session, table)))
             for system in systems:
                 system.add(number, table)
         size = f"{MOST} datasets of {table.nbytes / 1e6:.0f} MB"
@@ -49,54 +52,90 @@ def run(pictures: Path | None, quick: bool) -> Iterator[str]:
             cells = []
             for system in systems:
                 with slowed():
-                    seconds, moved = measured(system, count, questions, rows)
+                    seconds, moved = measured(system, expected[:count], questions)
                 taken[system.name].append(1000 * seconds)
                 cells.append(f"{1000 * seconds:.0f} | {moved / 1e6:.1f}")
             yield f"| {count} | " + " | ".join(cells) + " |"
         yield ""
-        yield from localities(session, systems[-1])
+        for system in systems[1:]:
+            yield localities(session, system)
     if pictures is not None:
         xs = list(range(1, MOST + 1))
         lines = {name: Line(xs, times) for name, times in taken.items()}
-        panel = Panel("cogroup", "datasets", "delay, ms", lines)
+        panel = Panel("", "datasets", "delay, ms", lines)
         draw(pictures / "collections-cogroup.png", "Cogroup of some datasets", [panel])
 
 
-def measured(system: System, count: int, questions: int, rows: int) -> tuple[float, float]:
+def networks(pictures: Path | None, quick: bool) -> Iterator[str]:
+    """The cogroup of five datasets over networks of several rates."""
+    rows, questions = (20_000, 2) if quick else (200_000, 4)
+    rates = (1000, 250) if quick else (4000, 2000, 1000, 500, 250)
+    known = pages()
+    with cluster(EXECUTORS, "2560m") as session:
+        systems: list[System] = [
+            Plain(session, "page", EXECUTORS, own_ranges=False),
+            Stark(session, "Stark-H", "page", EXECUTORS),
+        ]
+        expected = []
+        for number in range(FEWER):
+            table = requests(rows, number, known)
+            expected.append(by_word(as_frame(session, table)))
+            for system in systems:
+                system.add(number, table)
+        yield f"{FEWER} datasets of {table.nbytes / 1e6:.0f} MB, mean of {questions}"
+        yield ""
+        yield "| Mbit/s of all executors together | " + " | ".join(map(str, rates)) + " |"
+        yield "|---" * (1 + len(rates)) + "|"
+        lines = {}
+        for system in systems:
+            taken = []
+            for rate in rates:
+                with slowed(f"{rate}mbit"):
+                    seconds, _ = measured(system, expected, questions)
+                taken.append(1000 * seconds)
+            lines[system.name] = Line(rates, taken)
+            yield f"| {system.name}, ms | " + " | ".join(f"{each:.0f}" for each in taken) + " |"
+    if pictures is not None:
+        panel = Panel("", "Mbit/s", "delay, ms", lines, is_logarithmic=True)
+        title = "Cogroup of five datasets by network"
+        draw(pictures / "collections-networks.png", title, [panel])
+
+
+def by_word(frame: DataFrame) -> dict[str, Found]:
+    """What Spark's SQL says of one dataset, for each word."""
+    counts = [expr(f"count_if(contains(line, '{word}'))") for word in WORDS]
+    (row,) = frame.select(*counts, expr("count(*)")).collect()
+    return {word: Found(row[n], row[len(WORDS)]) for n, word in enumerate(WORDS)}
+
+
+def measured(
+    system: System, expected: Sequence[Mapping[str, Found]], questions: int
+) -> tuple[float, float]:
     """Seconds, and bytes over the network, of one question on average; the first warms up."""
-    rng = random.Random(count)
+    rng = random.Random(len(expected))
     times, moved = [], []
     for n in range(questions + 1):
         word = rng.choice(WORDS)
         before, began = sent(), time.perf_counter()
-        answers = system.ask(range(count), Selection(), counting(word))
+        answers = system.ask(range(len(expected)), Selection(), WithWord(word))
         if n:
             times.append(time.perf_counter() - began)
             moved.append(float(sent() - before))
-        assert sum(all_ for _, all_ in answers) == count * rows
+        assert Found.together(answers) == Found.together(each[word] for each in expected)
     return mean(times), mean(moved)
 
 
-def counting(word: str) -> Answer[tuple[int, int]]:
-    def count(tables: dict[int, pa.Table]) -> list[tuple[int, int]]:
-        whole = pa.concat_tables(tables.values()) if tables else pa.table({"page": [], "line": []})
-        if not whole.num_rows:
-            return [(0, 0)]
-        has = pc.match_substring(whole.column("line"), word)
-        by_page = whole.append_column("has", has).group_by("page").aggregate([("has", "sum")])
-        return [(pc.sum(by_page.column("has_sum")).as_py() or 0, whole.num_rows)]
-
-    return count
-
-
-def localities(session: SparkSession, system: System) -> Iterator[str]:
+def localities(session: SparkSession, system: System) -> str:
     """What Spark says of the tasks of one more question."""
     context = session.sparkContext
-    context.setJobGroup("localities", "localities")
-    system.ask(range(MOST), Selection(), counting("the"))
+    context.setJobGroup(system.name, system.name)
+    system.ask(range(MOST), Selection(), WithWord("the"))
+    context.setJobGroup("", "")
     time.sleep(1.0)
-    found = internals.facts(context, "localities")
+    found = internals.facts(context, system.name)
     levels = sorted({fact.locality for fact in found})
-    remote = sum(fact.shuffle_remote for fact in found)
-    tasks = f"{len(found)} tasks, {', '.join(levels)}"
-    yield f"{system.name}, as Spark tells: {tasks}; {remote} bytes shuffled from afar"
+    slowest = max(fact.seconds for fact in found)
+    return (
+        f"{system.name}, as Spark tells of one more: {len(found)} tasks, {', '.join(levels)}, of "
+        f"at most {1000 * slowest:.0f} ms"
+    )

@@ -8,11 +8,12 @@ from __future__ import annotations
 import gzip
 import json
 import os
+from functools import cache
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from muntin.collections.zorder import ZOrder
 
@@ -37,11 +38,20 @@ def pages(folder: Path = DATA) -> list[tuple[str, str]]:
 
 
 def requests(rows: int, seed: int, known: list[tuple[str, str]]) -> pa.Table:
-    """So many requests of pages, each a line of text of about 200 bytes."""
+    """So many requests of pages, each a line of text of about 200 bytes: comments of edits."""
     rng = np.random.default_rng(seed)
+    names, comments = (pa.array(each, pa.string()) for each in zip(*known, strict=True))
     chosen = rng.integers(0, len(known), rows)
-    texts = [f"{seed} {n} {known[n][0]} {known[n][1]}"[:200].ljust(200, ".") for n in chosen]
-    return pa.table({"page": [known[n][0] for n in chosen], "line": texts})
+    named = names.take(chosen)
+    return pa.table({"page": named, "line": _texts(200, rng, comments, named)})
+
+
+def _texts(length: int, rng: np.random.Generator, comments: pa.Array, *begin: pa.Array) -> pa.Array:
+    """Texts of a length at most, of what they begin with and comments drawn by chance."""
+    rows = len(begin[0])
+    drawn = [comments.take(rng.integers(0, len(comments), rows)) for _ in range(length // 40)]
+    joined = pc.binary_join_element_wise(*begin, *drawn, " ")
+    return pc.utf8_slice_codeunits(joined, 0, length)
 
 
 def zones(folder: Path = DATA) -> list[int]:
@@ -66,7 +76,7 @@ def zones(folder: Path = DATA) -> list[int]:
 def trips(
     rows: int, seed: int, known: list[int], centre: tuple[float, float] | None = None
 ) -> pa.Table:
-    """So many trips: a place, as a key in Z-order, and a text.
+    """So many trips: a place, as a key in Z-order, and a text, as if someone had written one then.
 
     A zone is a square of a grid, in which places are drawn. With a centre, half of the trips begin
     near it instead.
@@ -80,6 +90,10 @@ def trips(
         near = rng.random(rows) < 0.5
         x = np.where(near, np.clip(rng.normal(centre[0], 0.04, rows), 0, 1), x)
         y = np.where(near, np.clip(rng.normal(centre[1], 0.04, rows), 0, 1), y)
-    words = np.array(WORDS)[rng.integers(0, len(WORDS), rows)]
-    texts: Any = np.char.add(np.char.add("taken for ", words), "." * 100)
-    return pa.table({"cell": CITY.keys(x, y), "line": texts})
+    words = pa.array(np.array(WORDS)[rng.integers(0, len(WORDS), rows)])
+    return pa.table({"cell": CITY.keys(x, y), "line": _texts(120, rng, _comments(), words)})
+
+
+@cache
+def _comments() -> pa.Array:
+    return pa.array([comment for _, comment in pages()], pa.string())

@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from threading import Lock
 from typing import Any, Protocol, TypeVar
 from uuid import uuid4
 
@@ -22,6 +23,7 @@ import pyarrow.parquet as pq
 from pyspark import RDD
 from pyspark.sql import SparkSession
 
+from muntin.collections.groups import Group
 from muntin.collections.homes import Executor
 from muntin.collections.keys import ByHash, ByRange, Partitioner, Selection
 from muntin.collections.rows import (
@@ -39,6 +41,8 @@ from muntin.spark.collections import internals
 from muntin.spark.collections.collection import Collection
 from muntin.spark.collections.internals import MEMORY, Packs
 from muntin.spark.collections.packing import Packing
+from muntin.spark.collections.piece import Source, Task
+from muntin.spark.collections.readings import Readings
 
 T = TypeVar("T")
 Answer = Callable[[dict[int, pa.Table]], Iterable[T]]
@@ -77,7 +81,7 @@ class Plain:
         self._key, self._partitions, self._own = key, partitions, own_ranges
         self._shared: Partitioner = shared or ByHash(partitions)
         self._kept: dict[int, tuple[Packs, Partitioner, dict[int, Executor], list[int]]] = {}
-        self._homes: dict[Executor, Packs] = {}
+        self._readings, self._lock = Readings(self._context), Lock()
 
     def add(self, number: int, table: pa.Table) -> None:
         keys = table.column(self._key)
@@ -103,17 +107,24 @@ class Plain:
         key = self._key
         first, partitioner, places, _ = self._kept[numbers[0]]
         sources = [first, *(self._kept[number][0] for number in numbers[1:])]
+        readings = self._readings
         if self._own and len(numbers) > 1:
             sources = [first, self._shuffled(numbers[1:], partitioner, selection)]
+            readings = Readings(self._context)
         wanted = selection.partitions(partitioner, pa.int64() if selection.ranges else pa.string())
-        whole = internals.union(self._context, sources)
         count = partitioner.count
-        tasks = []
-        for partition in wanted:
-            at = [n * count + partition for n in range(len(sources))]
-            some = internals.only(self._context, whole, at)
-            tasks.append(internals.at(self._home(places[partition]), some))
-        packs = internals.as_rdd(self._context, internals.union(self._context, tasks))
+        tasks = [
+            Task(
+                Group(partition, partition + 1),
+                (partition,),
+                places[partition],
+                tuple(Source(packs, 0, count) for packs in sources),
+                (),
+            )
+            for partition in wanted
+        ]
+        with self._lock:
+            packs = internals.as_rdd(self._context, readings.of(tasks))
         return packs.mapPartitions(lambda each: answer(by_step(each, key, selection))).collect()
 
     def _shuffled(
@@ -149,11 +160,7 @@ class Plain:
         for packs, _, _, _ in self._kept.values():
             packs.unpersist(True)
         self._kept.clear()
-
-    def _home(self, executor: Executor) -> Packs:
-        if executor not in self._homes:
-            self._homes[executor] = internals.home(self._context, executor)
-        return self._homes[executor]
+        self._readings.forget()
 
 
 class Stark:

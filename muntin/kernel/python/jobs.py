@@ -27,6 +27,8 @@ class _Settings:
     """`LEAP` or `WAIT`, for sources that are two panes behind the others."""
     revise: ClassVar[bool | str] = False
     """Whether late records correct windows that have left, or for how long, as in `1 HOUR`."""
+    retain: ClassVar[str | None] = None
+    """For how long panes are kept to be asked about, for example `7 DAYS`."""
     uses: ClassVar[Sequence[str] | None] = None
     """The columns of a record that the job looks at; all, if it does not say."""
     columns: ClassVar[Mapping[str, str] | None] = None

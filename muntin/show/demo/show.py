@@ -91,7 +91,7 @@ class _Board:
         for windows in turn.emission.windows:
             if windows.counts:  # or all of them were shed
                 self._newest[windows.job.title] = (windows, time.time())
-            self._windows += len(windows.counts)
+            self._windows += windows.num_windows
             self._records = turn.records
         if turn.emission.windows and self._live is not None:
             self._live.update(self._drawn(), refresh=True)

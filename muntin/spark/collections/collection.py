@@ -213,6 +213,7 @@ class Collection:
             over = [name for name in self._left if name not in self._lineage.datasets]
             erasing = [self._left.pop(name) for name in over]
             self._left |= {piece.name: piece.path for piece in gone if piece.path}
+            self._places.forget()
         for piece in gone:
             piece.drop()
         self._save()
@@ -240,6 +241,10 @@ class Collection:
     def key_range(self, lower: Any, upper: Any) -> Range:
         """The keys in `[lower, upper)` of all steps."""
         return self.between().key_range(lower, upper)
+
+    def key_ranges(self, ranges: Iterable[tuple[Any, Any]]) -> Range:
+        """The keys in one of some ranges `[lower, upper)` of all steps."""
+        return self.between().key_ranges(ranges)
 
     def cogroup(self) -> RDD[tuple[Any, tuple[list[Any], ...]]]:
         """Every key with its rows of each step."""
@@ -376,6 +381,7 @@ class Collection:
                 self._computed(piece)
             with self._lock:
                 piece.freed()
+                self._places.forget()
         with self._lock:
             for piece in coming:
                 piece.to_memory(self._context)

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache, reduce
 from threading import Lock
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
 from pyspark import RDD, SparkContext, StorageLevel
 from pyspark.serializers import NoOpSerializer
@@ -21,6 +21,7 @@ from pyspark.sql import DataFrame, SparkSession
 from muntin.collections.homes import Executor
 
 Packs: TypeAlias = Any  # a Java RDD of bytes
+T = TypeVar("T")
 
 MEMORY = StorageLevel(True, True, False, True)  # as objects, and on disk where memory is full
 DISK = StorageLevel.DISK_ONLY
@@ -97,28 +98,31 @@ def only(context: SparkContext, packs: Packs, partitions: Iterable[int]) -> Pack
         bits.extend(bytes(max(0, partition // 8 + 1 - len(bits))))
         bits[partition // 8] |= 1 << partition % 8
     longs = _class(context, "java.util.BitSet").valueOf(bits).toLongArray()
-    sets = getattr(_class(context, "scala.collection.immutable.BitSet$"), "MODULE$")
-    chosen = sets.fromBitMaskNoCopy(longs)
+    chosen = _class(context, "scala.collection.immutable.BitSet$.MODULE$").fromBitMaskNoCopy(longs)
     pruning = _class(context, "org.apache.spark.rdd.PartitionPruningRDD")
-    return _class(context, _JAVA_RDD)(pruning.create(packs.rdd(), chosen), packs.classTag())
+    return _class(context, _JAVA_RDD)(pruning.create(packs.rdd(), chosen), _bytes(_jvm(context)))
 
 
 def union(context: SparkContext, several: Sequence[Packs]) -> Packs:
     """All partitions of all of these, one after another."""
     if len(several) == 1:
         return several[0]
-    tag = several[0].classTag()
+    tag = _bytes(_jvm(context))
     rdds = _sequence(context, [each.rdd() for each in several])
     return _class(context, _JAVA_RDD)(_scala(context).union(rdds, tag), tag)
 
 
 def home(context: SparkContext, executor: Executor) -> Packs:
     """An RDD of one element, whose task Spark prefers to run in an executor."""
+    return _homes(context, [executor])
+
+
+def _homes(context: SparkContext, executors: Iterable[Executor]) -> Packs:
     jvm = _jvm(context)
-    place = _sequence(context, [f"executor_{executor.host}_{executor.id}"])
-    tag = jvm.scala.reflect.ClassTag.apply(jvm.java.lang.Class.forName("[B"))
-    anchored = jvm.scala.Tuple2(bytearray(b"home"), place)
-    made = _scala(context).makeRDD(_sequence(context, [anchored]), tag)
+    places = (_sequence(context, [f"executor_{each.host}_{each.id}"]) for each in executors)
+    anchored = [jvm.scala.Tuple2(bytearray(b"home"), place) for place in places]
+    tag = _bytes(jvm)
+    made = _scala(context).makeRDD(_sequence(context, anchored), tag)
     return jvm.org.apache.spark.api.java.JavaRDD(made, tag)
 
 
@@ -129,6 +133,15 @@ def at(place: Packs, packs: Packs) -> Packs:
     Coalescing alone would tell the scheduler of hosts, and not of executors.
     """
     return place.cartesian(packs.coalesce(1)).values()
+
+
+def each_at(executors: Sequence[Executor], rdd: RDD[T]) -> RDD[T]:
+    """An RDD of one element a partition, each of which prefers an executor.
+
+    What is zipped comes where either factor prefers to be.
+    """
+    placed = _homes(rdd.context, executors).zip(rdd._jrdd).values()
+    return RDD(placed, rdd.context, rdd._jrdd_deserializer)
 
 
 def write(context: SparkContext, packs: Packs, folder: str | None) -> str:
@@ -231,13 +244,19 @@ def _jvm(context: SparkContext) -> Any:
 
 
 def _class(context: SparkContext, name: str) -> Any:
-    """A class of Java by its full name, of which every part is asked for once."""
+    """A class of Java, or a value in one, by its full name; every part is asked for once."""
     return _found_class(_jvm(context), name)
 
 
 @lru_cache(maxsize=32)
 def _found_class(jvm: Any, name: str) -> Any:
     return reduce(getattr, name.split("."), jvm)
+
+
+@lru_cache(maxsize=4)
+def _bytes(jvm: Any) -> Any:
+    """The class tag of what packs are."""
+    return jvm.scala.reflect.ClassTag.apply(jvm.java.lang.Class.forName("[B"))
 
 
 def _scala(context: SparkContext) -> Any:

@@ -15,6 +15,7 @@ from muntin.collections.homes import Executor, placed, replicated
 from muntin.spark.collections import internals
 from muntin.spark.collections.internals import Packs
 from muntin.spark.collections.piece import Piece, Task
+from muntin.spark.collections.readings import Readings
 
 HALF_LIFE = 60.0  # seconds, of demand
 _WAIT = "spark.locality.wait"
@@ -45,7 +46,7 @@ class Places:
                 f"{_WAIT} is 0, so tasks do not wait for the executor that holds what they read; "
                 "3s is Spark's own setting"
             )
-        self._anchors: dict[Executor, Packs] = {}
+        self._readings = Readings(context)
         self._questions = 0
         self.demand: Demand[int] = Demand(HALF_LIFE)  # by partition
         self.groups = Groups((Group(0, 1),))
@@ -87,20 +88,11 @@ class Places:
 
     def packs(self, tasks: Iterable[Task]) -> Packs:
         """The packs that tasks read, a partition a task, each of which prefers its home."""
-        found = []
-        unions: dict[tuple[int, ...], Packs] = {}
-        for task in tasks:
-            several = [source.packs for source in task.sources]
-            same = tuple(map(id, several))
-            if same not in unions:
-                unions[same] = internals.union(self._context, several)
-            chosen, before = [], 0
-            for source in task.sources:
-                chosen += [before + p - source.first for p in task.partitions]
-                before += source.partitions
-            some = internals.only(self._context, unions[same], chosen)
-            found.append(internals.at(self._anchor(task.home), some))
-        return internals.union(self._context, found)
+        return self._readings.of(tasks)
+
+    def forget(self) -> None:
+        """Packs were dropped, or have moved to disk or back."""
+        self._readings.forget()
 
     def balance(self, pieces: Iterable[Piece]) -> None:
         """Splits and merges groups by size, and gives them homes by contention and demand."""
@@ -118,6 +110,7 @@ class Places:
         self.homes = replicated(homes, self._executors, demand, sizes)
         for piece in ordered:
             piece.keep_copies(self.homes)
+        self.forget()
 
     def look(self, pieces: Sequence[Piece]) -> None:
         """Sees which executors run, at most once a second; groups of one that is gone move."""
@@ -140,8 +133,3 @@ class Places:
                 f"executor {executor.id} on {executor.host} is gone; its groups live in others "
                 "now, and what it held is computed again when it is asked for"
             )
-
-    def _anchor(self, executor: Executor) -> Packs:
-        if executor not in self._anchors:
-            self._anchors[executor] = internals.home(self._context, executor)
-        return self._anchors[executor]

@@ -29,8 +29,8 @@ from muntin.spark.cluster import Cluster, Plan
 from muntin.spark.collections import internals
 from muntin.spark.collections.piece import Piece
 from muntin.spark.settings import prepare_environment, settings_on
+from tests.ports import free_port
 from tests.show.test_console import children
-from tests.spark.test_master import free_port
 from tests.waiting import PATIENCE, wait_for
 
 EXECUTORS = 3

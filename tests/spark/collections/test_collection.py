@@ -63,6 +63,8 @@ def test_a_cogroup_has_one_list_a_step(shop: mt.Collection) -> None:
     assert [[row["n"] for row in rows] for rows in found["bob"]] == [[1], []]
     assert dict(shop.keys("dan").cogroup().collect()).keys() == {"dan"}
     assert dict(shop.key_range("b", "d").cogroup().collect()).keys() == {"bob", "cyd"}
+    some = shop.key_ranges([("a", "b"), ("d", None)])
+    assert dict(some.cogroup().collect()).keys() == {"ann", "dan"}
     assert dict(shop.cogroup().collect()).keys() == {"ann", "bob", "cyd", "dan"}
 
 
@@ -108,6 +110,16 @@ def test_keys_in_order_are_partitioned_by_range(spark: SparkSession) -> None:
     given.add(at(0), spark.range(300).select("id"))
     assert given.key_range(None, 100).frame().count() == 100
     assert given.groups.root.upper == 3
+
+
+def test_times_are_keys_in_order(spark: SparkSession) -> None:
+    calls = mt.Collection(spark, "calls", key="ts", step="1 hour", ordered=True, partitions=6)
+    for hour in range(2):
+        calls.add(NOON + timedelta(hours=hour), visits(spark, ["ann"] * 600, NOON))
+    some = calls.key_range(NOON + timedelta(seconds=10), NOON + timedelta(seconds=30))
+    assert some.frame().count() == 40
+    assert len(some.explain().splitlines()) == 4  # two steps and one task
+    assert calls.keys(NOON).frame().count() == 2
 
 
 def test_places_are_keys_in_z_order(spark: SparkSession) -> None:

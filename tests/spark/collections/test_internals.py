@@ -8,6 +8,7 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
+from muntin.collections.homes import Executor
 from muntin.spark.collections import internals
 from muntin.spark.collections.internals import DISK, MEMORY
 from tests.waiting import wait_for
@@ -44,6 +45,16 @@ def test_a_task_has_all_packs_at_home(spark: SparkSession, packs: internals.Pack
     assert listed(spark, internals.at(internals.home(context, executor), packs)) == [
         [b"0", b"1", b"2"]
     ]
+
+
+def test_each_element_prefers_an_executor(spark: SparkSession) -> None:
+    given = spark.sparkContext.parallelize(["a", "b", "c"], 3)
+    executors = [Executor("here", "1"), Executor("there", "2"), Executor("here", "1")]
+    placed = internals.each_at(executors, given)
+    assert placed.glom().collect() == [["a"], ["b"], ["c"]]
+    scala = placed._jrdd.rdd().dependencies().apply(0).rdd()  # pairs, of which these are values
+    wanted = [scala.preferredLocations(part).mkString() for part in scala.partitions()]
+    assert wanted == ["executor_here_1", "executor_there_2", "executor_here_1"]
 
 
 def test_what_is_kept_is_known(spark: SparkSession, packs: internals.Packs) -> None:
