@@ -78,7 +78,7 @@ def split_all(
         for number, rows in enumerate(parts):
             if rows.num_rows:
                 id_ = ids[number % count]
-                yield id_, place(id_, number // count, groups), rows
+                yield id_, place(shapes[id_].home, number // count, groups), rows
         together |= {*ids}
     for id_, block in blocks.items():
         if id_ not in together:

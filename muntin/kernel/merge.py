@@ -83,25 +83,25 @@ def gather(shape: Shape, blocks: Sequence[pa.Table]) -> pa.Table:
     return pa.concat_tables(blocks)
 
 
-def place(shape: str, group: int, groups: int) -> int:
-    """Where a shape's key group lies, the same everywhere and in the next run.
+def place(home: str, group: int, groups: int) -> int:
+    """Where a key group of shapes with a home lies, the same everywhere and in the next run.
 
     Shapes begin at places of their own, so that many without keys, or with few, do not all meet
     in the first.
     """
-    return (group + crc32(shape.encode())) % groups
+    return (group + crc32(home.encode())) % groups
 
 
 def split(shape: Shape, block: pa.Table, groups: int) -> dict[int, pa.Table]:
     """The block's rows by the place of their key group; those without rows are absent."""
     if groups == 1 or not shape.answered.keys:
-        return {place(shape.id, 0, groups): block}
+        return {place(shape.home, 0, groups): block}
     group = key_groups(shape.answered, block, groups)
     by_place = {}
     for g in range(groups):
         rows = block.filter(pa.array(group == g))
         if rows.num_rows:
-            by_place[place(shape.id, g, groups)] = rows
+            by_place[place(shape.home, g, groups)] = rows
     return by_place
 
 

@@ -124,6 +124,8 @@ class Draw:
 
     shape: str
     upper: int
+    home: str = field(default="", compare=False, repr=False)
+    """Where the other's key groups lie, by the first of all shapes whose blocks count here."""
 
 
 @dataclass(frozen=True)
@@ -228,6 +230,11 @@ class Shape:
         """What records are counted on. Updates come in log order, so those are numbered."""
         numbered = self.code is not None and self.code.style in ("updates", "states")
         return (self.axis, RECORDS) if numbered else (self.axis,)
+
+    @property
+    def home(self) -> str:
+        """What says where its key groups lie: beside those of the shapes that it draws on."""
+        return (self.draws.home if self.draws is not None else "") or self.id
 
     @cached_property
     def id(self) -> str:

@@ -242,7 +242,8 @@ class Succession:
             assert boundary is not None
             shape, moves = old.shape, job.shape.id != old.shape.pure.id
             if moves:
-                shape = replace(job.shape, since=shape.since, draws=Draw(shape.id, boundary))
+                draws = Draw(shape.id, boundary, shape.home)
+                shape = replace(job.shape, since=shape.since, draws=draws)
             job = _touched(replace(job, shape=shape), old)
             catalog = self._go_on(catalog, old, job, boundary)
             if moves:

@@ -131,6 +131,7 @@ class Deployment:
             window = result.job, result.version, result.start // 10**6, result.end // 10**6
             assert window not in self.left, "a window has left twice"
             rows = dict(zip(*(result.rows[c].to_pylist() for c in ("k", "c")), strict=True))
+            assert len(rows) == result.rows.num_rows, "a group is there twice"
             self.left[window] = rows, result.c2.area
 
     def order(self, order: str) -> Reply:
@@ -357,6 +358,18 @@ ON_SPARK: Moves = [
 def test_it_is_the_same_on_spark(spark: SparkSession) -> None:
     context = spark.sparkContext
     play(ON_SPARK, stateful=True, collection=lambda: SparkCollection(context))
+
+
+def test_panes_of_before_meet_those_of_now_on_spark(spark: SparkSession) -> None:
+    """Shapes lie at places of their own, and windows over a boundary have panes of both."""
+    records = [(2, "x", 9), (3, "y", 9), (2, "z", 8)]
+    moves = [
+        each
+        for limit in (1, 4, 2, 7, 0, 6)
+        for each in (("write", "a", records), ("write", "b", records), ("set", limit))
+    ]
+    context = spark.sparkContext
+    play(moves, stateful=True, collection=lambda: SparkCollection(context))
 
 
 def test_it_is_the_same_inline() -> None:
