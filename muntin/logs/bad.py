@@ -18,7 +18,14 @@ import pyarrow as pa
 from muntin.errors import harmless
 from muntin.kernel.engine import literal, quote, run
 from muntin.logs.chunks import LINE, Chunk, WorkOrder, is_blank
-from muntin.logs.formats import PATTERNS, Wanted, records_sql, text_sql, wrong_columns_sql
+from muntin.logs.formats import (
+    PATTERNS,
+    Wanted,
+    records_sql,
+    text_sql,
+    time_text_sql,
+    wrong_columns_sql,
+)
 from muntin.logs.gunzip import is_gzip
 from muntin.logs.times import clause_for
 from muntin.model.records import POSITION
@@ -78,9 +85,11 @@ def first_bad_row(chunk: Chunk, records: pa.Table, stream: Stream, wanted: Wante
 
 def _time_hint(fields: pa.Table, stream: Stream, wrong: Sequence[str]) -> str:
     """What to declare where the time is a text that is not understood."""
-    column = next((c for c in stream.columns if quote(c.name) == stream.timestamp), None)
-    if column is None or stream.format.kind in PATTERNS:
+    if stream.format.kind in PATTERNS:
         return ""
+    column = next((c for c in stream.columns if quote(c.name) == stream.timestamp), None)
+    if column is None:
+        return "" if wrong else _expression_hint(fields, stream)
     if wrong and not any(words.startswith(f"column {quote(column.name)} ") for words in wrong):
         return ""
     sql = text_sql(stream, column, frozenset(fields.column_names))
@@ -92,6 +101,16 @@ def _time_hint(fields: pa.Table, stream: Stream, wrong: Sequence[str]) -> str:
     known = column.name if column.name.isidentifier() else quote(column.name)
     declared = "" if column.type == "VARCHAR" else f"declare {known} VARCHAR and "
     return f"; if {harmless(repr(text[:_TIME]))} is one, {declared}say {clause_for(text, known)}"
+
+
+def _expression_hint(fields: pa.Table, stream: Stream) -> str:
+    """The same where the time is a text that is made of columns."""
+    sql = time_text_sql(stream, frozenset(fields.column_names))
+    if sql is None:
+        return ""
+    (text,) = run(sql, {"fields": fields}, "looking at a bad row")["text"].to_pylist()
+    clause = None if not text else clause_for(text, stream.timestamp)
+    return f"; if {harmless(repr(text[:_TIME]))} is one, say {clause}" if clause else ""
 
 
 def first_fall(

@@ -161,6 +161,19 @@ def text_sql(stream: Stream, column: Column, present: frozenset[str]) -> str:
     return f"SELECT CAST({quote(column.name)} AS VARCHAR) AS text FROM ({fields})"
 
 
+def time_text_sql(stream: Stream, present: frozenset[str]) -> str | None:
+    """Over `fields`: the text that the time of a record is read from, where it is made of some."""
+    columns = {c.name: c.type for c in stream.columns}
+    ((_, kind),) = describe(f"SELECT {stream.timestamp} AS t FROM records", columns, "records")
+    if kind != "VARCHAR":
+        return None
+    needed = [c for c in stream.columns if quote(c.name) in stream.timestamp]
+    casts = ((c.name, _cast(stream.format.kind, c, present)[0]) for c in needed)
+    typed = ", ".join(f"{value} AS {quote(name)}" for name, value in casts)
+    fields = _fields_sql(stream.format, needed, torn=True) or "FROM fields"
+    return f"SELECT {stream.timestamp} AS text FROM (SELECT {typed} FROM ({fields}))"
+
+
 def needed_columns(stream: Stream, wanted: Wanted) -> list[Column]:
     """The columns to parse: those wanted, and those that positions are made of."""
     made_of = " ".join(

@@ -2,7 +2,8 @@
 
 ISO 8601 is tried first, and is fast. What it does not fit is tried with a comma before the
 fraction, without marks around it, in the ways of web servers, mail and C, and as a number of
-seconds, milli-, micro- or nanoseconds since 1970.
+seconds, milli-, micro- or nanoseconds since 1970. A year has four digits: `17/06/09` may be a day
+of June or of September, and is never one of the year 17.
 """
 
 from __future__ import annotations
@@ -33,6 +34,7 @@ _EPOCH = r"""^[ "']*((?:\d{10}|\d{13}|\d{16}|\d{19})(?:\.\d*)?)[ "']*$"""
 
 # What has to be declared, because day and month may be meant otherwise or there is no date.
 _DECLARED = (
+    "%y/%m/%d %H:%M:%S",
     "%d.%m.%Y %H:%M:%S",
     "%d.%m.%Y %H:%M:%S.%f",
     "%d.%m.%Y %H:%M",
@@ -52,6 +54,7 @@ _DECLARED = (
 )
 _WITHOUT_YEAR = ("%b %d %H:%M:%S", "%b %d %H:%M:%S.%f", "%m-%d %H:%M:%S.%f", "%m-%d %H:%M:%S")
 _WITHOUT_DATE = ("%H:%M:%S", "%H:%M:%S.%f", "%H:%M:%S,%f")
+_YEARS = "TIMESTAMP WITH TIME ZONE '1000-01-01 00:00:00+00'"  # the first with four digits
 _ALL_DECLARED = (*_DECLARED, *_WITHOUT_YEAR, *_WITHOUT_DATE)
 
 
@@ -66,9 +69,10 @@ def time_sql(text: str) -> str:
     us = f"TRY_CAST(rpad(replace({number}, '.', ''), 16, '0') AS BIGINT)"
     formats = ", ".join(map(literal, _FORMATS))
     plain = f"TRY_CAST({text} AS TIMESTAMP WITH TIME ZONE)"
+    spelt = f"TRY_CAST({iso} AS TIMESTAMP WITH TIME ZONE)"
     return (
-        f"CASE WHEN {plain} IS NOT NULL THEN {plain} ELSE "
-        f"coalesce(TRY_CAST({iso} AS TIMESTAMP WITH TIME ZONE), "
+        f"CASE WHEN {plain} >= {_YEARS} THEN {plain} "
+        f"ELSE coalesce(CASE WHEN {spelt} >= {_YEARS} THEN {spelt} END, "
         f"try_strptime({other}, [{formats}]), make_timestamptz({us})) END"
     )
 

@@ -24,7 +24,7 @@ from muntin.spark import internals
 from muntin.spark.executors import PATIENCE_SECONDS, no_executors
 from muntin.spark.first_tasks import prepared
 from muntin.spark.gateway import Jvm, JvmError, not_started, start
-from muntin.spark.master import is_local
+from muntin.spark.master import is_local, require_reached
 from muntin.spark.settings import WORKER_MEMORY
 from muntin.spark.shipping import provide
 from muntin.spark.trouble import explained
@@ -37,6 +37,7 @@ def start_context(master: str | None = None) -> SparkContext:
     """The context in use, or a new one on `master` (by default `local[*]`), workers warm."""
     context = internals.active_context()
     if context is None:
+        require_reached(master)
         with ThreadPoolExecutor(1) as beside:
             jvm = start(master)
             commit = beside.submit(_rehearse)

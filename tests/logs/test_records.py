@@ -223,6 +223,38 @@ def test_a_bad_row_is_told_with_its_place_and_reason(
     assert report.notes[0].startswith(f"{place}{reason}")
 
 
+@pytest.mark.parametrize(
+    ("clauses", "line", "said"),
+    [
+        (
+            "FORMAT text TIMESTAMP line[:17]",
+            "17/06/09 20:10:40 INFO up",
+            "if '17/06/09 20:10:40' is one, say TIMESTAMP strptime("
+            "\"line\"[:17], '%y/%m/%d %H:%M:%S')",
+        ),
+        (
+            "FORMAT csv TIMESTAMP d || ' ' || t",
+            "d,t\n081109,203615",
+            "if '081109 203615' is one, say TIMESTAMP strptime("
+            "\"d\" || ' ' || \"t\", '%y%m%d %H%M%S')",
+        ),
+        ("FORMAT text TIMESTAMP line[:0]", "x", 'TIMESTAMP "line"[:0] gives no time: x'),
+    ],
+)
+def test_a_time_made_of_text_is_told_with_the_clause_that_understands_it(
+    tmp_path: Path, clauses: str, line: str, said: str
+) -> None:
+    path = tmp_path / "web-1.log"
+    path.write_text(line + "\n")
+    columns = "(d VARCHAR, t VARCHAR)" if "csv" in clauses else ""
+    found = sql(
+        f"CREATE STREAM logs {columns} FROM '{path}' {clauses}; "
+        "CREATE JOB job AS SELECT count(*) FROM logs WINDOW 1 DAY"
+    )
+    _, (report,) = read(found)
+    assert said in report.notes[0]
+
+
 @pytest.mark.parametrize("piece_bytes", [len(GOOD) + 1, 1 << 20])
 def test_bad_rows_are_told_by_their_line_wherever_they_are(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, piece_bytes: int

@@ -76,7 +76,8 @@ def test_times_without_fractions(text: str) -> None:
 @pytest.mark.parametrize(
     "text",
     ["", "soon", "12:00:00,123", "20260131", "20260131120000", "Jan 31 12:00:00", "123456789",
-     "2026-02-30 12:00:00,1", "17,69860800", "infinity"],
+     "2026-02-30 12:00:00,1", "17,69860800", "infinity", "17/06/09 20:10:40", "17-06-09 20:10:40",
+     "[17/06/09 20:10:40]"],
 )  # fmt: skip
 def test_what_may_mean_anything_is_no_time(text: str) -> None:
     assert understood(text) == [None]
@@ -106,6 +107,7 @@ def test_every_way_to_write_a_moment_means_that_moment(moment: datetime, zone: t
         ("01/31/2026 12:00:00", "strptime(ts, '%m/%d/%Y %H:%M:%S')"),
         ("20260131120000", "strptime(ts, '%Y%m%d%H%M%S')"),
         ("Jan  1 12:00:00", "strptime('2026 ' || ts, '%Y %b %d %H:%M:%S')"),
+        ("17/06/09 20:00:40", "strptime(ts, '%y/%m/%d %H:%M:%S')"),
         ("12:00:00,123", "strptime('2026-01-31 ' || ts, '%Y-%m-%d %H:%M:%S,%f')"),
         ("soon", "strptime(ts, '%d.%m.%Y %H:%M:%S')"),
     ],

@@ -54,9 +54,12 @@ def test_masters_are_reached_or_not() -> None:
     assert (is_local(None), is_local("local[2]"), is_local("spark://a:1")) == (True, True, False)
 
 
-def test_a_master_that_is_not_there_ends_a_run_at_once(folder: Path) -> None:
+@pytest.mark.parametrize("words", [("run", "jobs.sql", "--once"), ("ask", "SELECT n FROM sums")])
+def test_a_master_that_is_not_there_ends_a_run_at_once(
+    folder: Path, words: tuple[str, ...]
+) -> None:
     began = time.monotonic()
-    process = start(folder, "run", "jobs.sql", "--once", "--master", "spark://127.0.0.1:1")
+    process = start(folder, *words, "--master", "spark://127.0.0.1:1")
     _, err = process.communicate(timeout=PATIENCE)
     assert process.returncode == 1
     assert err.startswith("error: the Spark master spark://127.0.0.1:1 is not reached")
