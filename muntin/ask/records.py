@@ -22,7 +22,7 @@ import pyarrow.compute as pc
 from muntin.ask.columns import Columns
 from muntin.ask.question import Question
 from muntin.errors import InputError, LanguageError
-from muntin.kernel.engine import literal, quote
+from muntin.kernel.engine import NO_USER, literal, quote
 from muntin.kernel.statements import count_cell
 from muntin.language.messages import located, reason
 from muntin.model.jobs import Job, Output
@@ -167,6 +167,7 @@ def database(memory: int = MEMORY) -> Iterator[Records]:
             con.execute("SET enable_progress_bar = false")
             con.execute("SET python_enable_replacements = false")
             con.execute("SET errors_as_json = true")
+            con.execute(f"CREATE TEMP MACRO {NO_USER}")
             con.execute("SET preserve_insertion_order = false")
             con.execute(f"SET temp_directory = {literal(folder)}")
             con.execute(f"SET memory_limit = '{memory >> 10}KiB'")

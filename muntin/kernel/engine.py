@@ -25,7 +25,8 @@ warnings.filterwarnings("ignore", "Arrow output on a DB-API result", UserWarning
 _FLOOR_DIV = "floor_div(a, b) AS (a - ((a % b) + b) % b) // b"
 # Minus zero is zero, and whatever is no number is the same.
 _ONE_NUMBER = "one_number(x) AS CASE WHEN isnan(x) THEN 'nan' ELSE x + 0.0 END"
-
+NO_USER = "user(no_column) AS no_column"
+"""A macro that has DuckDB refuse `user` where there is no such column: it would be its own user."""
 
 _memory: int | None = None  # that a statement has, in a process that is confined
 
@@ -53,7 +54,7 @@ def connection() -> duckdb.DuckDBPyConnection:
         opened.execute("SET TimeZone = 'UTC'")
         opened.execute("SET enable_progress_bar = false")
         opened.execute("SET python_enable_replacements = false")
-        for macro in (_FLOOR_DIV, _ONE_NUMBER, *MACROS):
+        for macro in (_FLOOR_DIV, _ONE_NUMBER, NO_USER, *MACROS):
             opened.execute(f"CREATE TEMP MACRO {macro}")
         if _memory is not None:
             opened.execute(f"SET memory_limit = '{_memory // 1024}KiB'")

@@ -26,6 +26,7 @@ _CAST = "; a CAST may help"
 _OPERATORS = {"~~": "LIKE", "!~~": "NOT LIKE", "~~*": "ILIKE", "!~~*": "NOT ILIKE"}
 _OF_COLUMNS = {
     r'^referenced column "(.*?)" not found in FROM clause': r"there is no column '\1'",
+    r'^macro "(user)"\(\) does not support the supplied arguments.*': r"there is no column '\1'",
     r'^referenced table "(.*?)" not found': r"there is no table '\1'",
     _NO_COLUMN: r"'\1' has no column '\2'",
     r'^could not find key "(.*?)" in struct': r"there is no field '\1'",
@@ -71,7 +72,7 @@ def reason(error: Exception) -> str:
 def located(error: duckdb.Error, statement: str) -> tuple[duckdb.Error, tuple[int, int]]:
     """An error in plain words that was told as JSON (`errors_as_json`), and its place.
 
-    That is all of the statement where DuckDB does not know it.
+    That is all of the statement where DuckDB does not know it, but for a column named `user`.
     """
     kind, _, told = str(error).partition(": ")
     try:
@@ -79,6 +80,9 @@ def located(error: duckdb.Error, statement: str) -> tuple[duckdb.Error, tuple[in
     except ValueError:  # of a kind that is told in plain words always
         return error, (0, len(statement))
     plain = type(error)(f"{kind}: {said['exception_message']}")
+    if said["exception_message"].startswith('Macro "user"()'):
+        found = re.search(r"\buser\b", statement, re.IGNORECASE)
+        return plain, found.span() if found else (0, len(statement))
     data = statement.encode()
     at, length = json.loads(said.get("location") or f"[0, {len(data)}]")
     if at + length > len(data):  # of a statement that DuckDB has made of it

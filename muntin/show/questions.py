@@ -16,6 +16,7 @@ from sqlglot.tokenizer_core import Token, TokenType
 
 from muntin.errors import LanguageError
 from muntin.fidelity.score import Reason
+from muntin.kernel.engine import NO_USER
 from muntin.language.derived import with_results
 from muntin.language.dialect import Muntin
 from muntin.language.messages import located, nearest, reason
@@ -41,6 +42,7 @@ class Question:
         with duckdb.connect(":memory:", config={"python_enable_replacements": "false"}) as here:
             here.execute("SET TimeZone = 'UTC'")
             here.execute("SET errors_as_json = true")
+            here.execute(f"CREATE TEMP MACRO {NO_USER}")
             statement = self._text[self._start : self._end]
             for number, (start, end, rows) in enumerate(self._newest(results, known)):
                 # As long as what was written, so that places stay what they are.

@@ -277,6 +277,7 @@ def test_sql_around_is_duckdbs(tmp_path: Path) -> None:
             "line 2, column 3: there is no column 'foo'; a range of job 'hot' has product, land, c",
         ),
         ("SELECT window_start FROM hot", "column 8: there is no column 'window_start'"),
+        ("SELECT user FROM hot", "column 8: there is no column 'user'; a range of job 'hot' has"),
         ("SELECT clicks FROM hot AS a, hot AS b", "column 8: ambiguous reference.*clicks"),
         (
             "SELECT land, clicks FROM hot GROUP BY land ORDER BY 7",

@@ -292,6 +292,7 @@ def test_the_job_that_keeps_records_is_not_shown(tmp_path: Path) -> None:
         ("SELECT sum(product) FROM clicks", r"column 8: there is no sum\(VARCHAR\)"),
         ("SELECT ms + product FROM clicks", r"column 11: there is no \w+ \+ VARCHAR"),
         ("SELECT count(*), foo FROM clicks", "column 18: there is no column 'foo'"),
+        ("SELECT 1 FROM clicks WHERE ms < 0 AND user = ''", "column 39: there is no column 'user'"),
         ("SELECT ms FROM clicks VERSION 1", "column 23: stream 'clicks' has no versions"),
         ("SELECT CAST(product AS INTEGER) FROM clicks", "cannot be answered.*to INTEGER"),
         ("SELECT product FROM clicks GROUP BY ms", "product"),
