@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
@@ -13,7 +15,9 @@ from muntin.kernel.block import Block
 from muntin.kernel.merge import block_of
 from muntin.model.shapes import Shape
 from muntin.run.past import Past
-from muntin.store.panes import FOLDER, PIECE_ROWS, PaneFiles, Piece, packed, pieces_of
+from muntin.store.blocks import BlockFiles
+from muntin.store.panes import FOLDER, PIECE_ROWS, PaneFiles, Piece, pieces_of, store
+from muntin.store.settling import Settling
 from muntin.store.storage import LocalFolder
 
 JOB = """CREATE STREAM s (t BIGINT, k VARCHAR) FROM '{folder}/*.log' FORMAT json TIMESTAMP t;
@@ -40,6 +44,13 @@ def rows(panes: range, keys: int = 3) -> pa.Table:
     )
 
 
+def keep(files: PaneFiles, past: Mapping[str, Past], shape: Shape, blocks: list[Block]) -> None:
+    saved = BlockFiles(files.folder)
+    name, length = saved.write(blocks)
+    saved = replace(saved, lengths={name: length})
+    Settling(files).keep(past, {shape.id: shape}, saved)
+
+
 def counted(files: PaneFiles, shape: Shape) -> dict[int, int]:
     """How many rows each pane has in all files."""
     found: dict[int, int] = {}
@@ -55,7 +66,7 @@ def test_panes_move_once_and_files_are_merged(tmp_path: Path, shape: Shape) -> N
     for step in range(20):
         blocks.append(block_of(shape, rows(range(step, step + 2))))
         past.settled = past.until = (step + 1) * MINUTE
-        files.keep({shape.id: past}, {shape.id: shape}, blocks)
+        keep(files, {shape.id: past}, shape, blocks)
         while files.many:
             files.merge()
         assert files.moved[shape.id] == past.settled
@@ -70,9 +81,7 @@ def test_a_damaged_file_is_told_and_stays(tmp_path: Path, shape: Shape) -> None:
     files, past = PaneFiles(LocalFolder(tmp_path)), Past(MINUTE, 0, 0, 0)
     for step in range(9):
         past.settled = past.until = (step + 1) * MINUTE
-        files.keep(
-            {shape.id: past}, {shape.id: shape}, [block_of(shape, rows(range(step, step + 1)))]
-        )
+        keep(files, {shape.id: past}, shape, [block_of(shape, rows(range(step, step + 1)))])
     damaged = next(iter(files.files))
     (tmp_path / FOLDER / damaged).write_bytes(b"nothing of ours")
     (note,) = files.merge()
@@ -86,17 +95,17 @@ def test_a_damaged_file_is_told_and_stays(tmp_path: Path, shape: Shape) -> None:
 
 def test_old_files_and_those_of_nobody_go(tmp_path: Path, shape: Shape) -> None:
     files, past = PaneFiles(LocalFolder(tmp_path)), Past(MINUTE, 0, 5 * MINUTE, 5 * MINUTE)
-    files.keep({shape.id: past}, {shape.id: shape}, [block_of(shape, rows(range(5)))])
+    keep(files, {shape.id: past}, shape, [block_of(shape, rows(range(5)))])
     past.began = 6 * MINUTE
-    files.keep({shape.id: past}, {shape.id: shape}, [])
+    keep(files, {shape.id: past}, shape, [])
     assert not files.files
-    files.keep({}, {}, [])
+    keep(files, {}, shape, [])
     assert not files.moved
 
 
-def test_pieces_tell_what_is_in_them() -> None:
-    table = rows(range(3), PIECE_ROWS)
-    index = pieces_of(pa.ipc.open_file(packed(table)))
+def test_pieces_tell_what_is_in_them(tmp_path: Path) -> None:
+    (name,) = store(LocalFolder(tmp_path), "s", MINUTE, rows(range(3), PIECE_ROWS))
+    index = pieces_of(pa.ipc.open_file(tmp_path / FOLDER / name))
     assert [piece.rows for piece in index] == [PIECE_ROWS] * 3
     assert [(piece.lower, piece.upper) for piece in index] == [(0, 1), (1, 2), (2, 3)]
     assert Piece(1, 0, 5, "b", "d").has(2, 3, {"a", "c"})
@@ -107,7 +116,7 @@ def test_pieces_tell_what_is_in_them() -> None:
 
 def test_a_damaged_file_is_named(tmp_path: Path, shape: Shape) -> None:
     files, past = PaneFiles(LocalFolder(tmp_path)), Past(MINUTE, 0, MINUTE, MINUTE)
-    files.keep({shape.id: past}, {shape.id: shape}, [block_of(shape, rows(range(1)))])
+    keep(files, {shape.id: past}, shape, [block_of(shape, rows(range(1)))])
     (name,) = files.files
     (tmp_path / FOLDER / name).write_bytes(b"nothing")
     with pytest.raises(StateError, match=f"{name} is damaged"):
