@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import tempfile
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 import muntin as mt
 from muntin.errors import StateError
@@ -16,9 +20,19 @@ from muntin.kernel.merge import block_of
 from muntin.model.shapes import Shape
 from muntin.run.past import Past
 from muntin.store.blocks import BlockFiles
-from muntin.store.panes import FOLDER, PIECE_ROWS, PaneFiles, Piece, pieces_of, store
+from muntin.store.panes import (
+    FOLDER,
+    PIECE_ROWS,
+    PaneFile,
+    PaneFiles,
+    Piece,
+    merged,
+    pieces_of,
+    store,
+)
 from muntin.store.settling import Settling
 from muntin.store.storage import LocalFolder
+from tests.effort import examples
 
 JOB = """CREATE STREAM s (t BIGINT, k VARCHAR) FROM '{folder}/*.log' FORMAT json TIMESTAMP t;
 CREATE JOB j AS SELECT k, count(*) AS c FROM s GROUP BY k WINDOW 1 MINUTE RETAIN 1 DAY;"""
@@ -91,6 +105,71 @@ def test_a_damaged_file_is_told_and_stays(tmp_path: Path, shape: Shape) -> None:
     assert len(files.files) == 2
     assert not files.many
     assert files.merge() == []
+
+
+@examples(20)
+@given(
+    several=st.lists(
+        st.lists(st.tuples(st.integers(0, 9), st.sampled_from([*"abcdeé", None])), min_size=1),
+        min_size=1,
+        max_size=6,
+    ),
+    most=st.integers(1, 12),
+)
+def test_merged_files_have_all_rows_and_tell_of_them(
+    several: list[list[tuple[int, str | None]]], most: int
+) -> None:
+    with tempfile.TemporaryDirectory() as name, pytest.MonkeyPatch.context() as patch:
+        patch.setattr("muntin.store.panes.PIECE_ROWS", most)
+        folder, files = LocalFolder(Path(name)), dict[str, PaneFile]()
+        for some in several:
+            files |= store(folder, "s", MINUTE, _table(some))
+        made, damaged = merged(folder, files)
+        assert not damaged
+        ((name, told),) = made.items()
+        panes = [pane for some in several for pane, _ in some]
+        assert (told.lower, told.upper) == (min(panes) * MINUTE, (max(panes) + 1) * MINUTE)
+        assert told.rows == len(panes)
+        reader = pa.ipc.open_file(folder.path(f"{FOLDER}/{name}"))
+        found = []
+        for number, piece in enumerate(pieces_of(reader)):
+            rows = [(r["pane"], r["k0"]) for r in reader.get_batch(number).to_pylist()]
+            assert len(rows) == piece.rows <= most
+            inside = [pane for pane, _ in rows]
+            assert (min(inside), max(inside) + 1) == (piece.lower, piece.upper)
+            keys = [key for _, key in rows if key is not None]
+            bounds = (min(keys), max(keys)) if len(keys) == len(rows) else (None, None)
+            assert (piece.least, piece.most) == bounds
+            found += rows
+        assert Counter(found) == Counter(row for some in several for row in some)
+
+
+def _table(some: list[tuple[int, str | None]]) -> pa.Table:
+    return pa.table(
+        {
+            "pane": pa.array([pane for pane, _ in some], pa.int64()),
+            "k0": pa.array([key for _, key in some], pa.string()),
+        }
+    )
+
+
+def test_a_file_that_is_damaged_within_stays_and_the_others_become_one(
+    tmp_path: Path, shape: Shape
+) -> None:
+    folder, files = LocalFolder(tmp_path), dict[str, PaneFile]()
+    for step in range(3):
+        files |= store(folder, shape.id, MINUTE, rows(range(step, step + 1), 30_000))
+    first, broken, last = files
+    path = tmp_path / FOLDER / broken
+    data = path.read_bytes()
+    middle = len(data) // 2
+    path.write_bytes(data[:middle] + bytes(20_000) + data[middle + 20_000 :])
+    made, damaged = merged(folder, files)
+    assert [*damaged] == [broken]
+    ((name, told),) = made.items()
+    assert told.rows == files[first].rows + files[last].rows
+    assert PaneFiles(folder, made).read(name).num_rows == told.rows
+    assert {*folder.names(FOLDER)} == {*files, name}  # and nothing half-written
 
 
 def test_old_files_and_those_of_nobody_go(tmp_path: Path, shape: Shape) -> None:
