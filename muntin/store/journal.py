@@ -310,8 +310,8 @@ class Journal:
         until = None if room is None else time.monotonic() + room
         # At the end of a run, no commit follows that would name another file of panes.
         goes_on = room is not None
-        if self._unmoved >= _WORTH_A_REST and room is not None and room >= self._moving.high:
-            assert self._kept is not None  # what was saved was so with a catalog
+        if self._past and self._unmoved >= _WORTH_A_REST and (room or 0.0) >= self._moving.high:
+            assert self._kept is not None  # as there was a commit
             self._keep_panes(self._kept[0], self._past, ToSave())
         while (jobs := [*self._untidy, *self._results.many_entries]) or (
             goes_on and self._panes.many

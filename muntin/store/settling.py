@@ -23,7 +23,9 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from muntin.kernel.block import Block
-from muntin.kernel.merge import distinct, key_groups, merge
+from muntin.kernel.engine import run
+from muntin.kernel.merge import distinct, merge
+from muntin.kernel.statements import key_names
 from muntin.model.shapes import Shape
 from muntin.run.past import Past
 from muntin.store.blocks import BlockFiles, Placed
@@ -79,10 +81,14 @@ class Share:
         )
         if shape.by_source:
             rows = rows.drop_columns([f"k{len(shape.keys) - 1}"])
-        if self.parts > 1 and rows.num_rows:
-            mine = key_groups(shape.answered, rows, self.parts) == self.part
-            rows = rows.filter(pa.array(mine))
-        return rows
+        return self._of_part(rows) if self.parts > 1 and rows.num_rows else rows
+
+    def _of_part(self, rows: pa.Table) -> pa.Table:
+        """The rows of its keys, by a hash that lasts as long as panes are on their way."""
+        names = ", ".join(key_names(self.shape.answered))
+        sql = f"SELECT hash({names}) % {self.parts} = {self.part} AS mine FROM rows"
+        mine = run(sql, {"rows": rows}, f"panes of {self.shape.stream} by parts of their keys")
+        return rows.filter(mine.column("mine"))
 
 
 def settle(folder: Storage, share: Share) -> dict[str, PaneFile]:
@@ -188,7 +194,8 @@ def shares_of(
         overlaps = np.minimum(ends, end) - np.maximum(starts, start)
         inside = np.flatnonzero(overlaps > 0)
         size = int((overlaps[inside] * rates[inside]).sum())
-        parts = max(1, -(-size // most)) if shape.answered.keys else 1
+        # Whoever does a part of keys reads all of the pane, so that it is worth being larger.
+        parts = max(1, -(-size // (2 * most))) if shape.answered.keys else 1
         some = tuple(several[number] for number in inside)
         if some:
             found += [Share(shape, start, end, part, parts, some) for part in range(parts)]

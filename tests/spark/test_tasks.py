@@ -219,12 +219,19 @@ def url(s3_port: int, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     objects._opened.cache_clear()
 
 
-def test_tasks_move_panes_of_a_state_under_a_url(
-    spark: SparkSession, tmp_path: Path, in_tasks: None, url: str
+def test_panes_of_a_state_under_a_url_move_in_tasks_and_here(
+    spark: SparkSession,
+    tmp_path: Path,
+    in_tasks: None,
+    url: str,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     write(tmp_path / "logs", 3_000, 20)
-    run(spark, tmp_path / "logs", url, 60_000)
-    assert answers(url) == truth(tmp_path / "logs")
-    kept = retained(url)
-    assert kept["s"].panes.files
-    assert kept["j"].panes.files
+    for name, by_driver in (("tasks", -1), ("driver", 1 << 60)):
+        state = f"{url}/{name}"
+        monkeypatch.setattr("muntin.spark.tasks.BY_DRIVER", by_driver)
+        run(spark, tmp_path / "logs", state, 60_000)
+        kept = retained(state)
+        assert all(kept[title].panes.files for title in "sj")
+        assert answers(state) == truth(tmp_path / "logs")
+        monkeypatch.setattr(objects, "_AT_ONCE", 1_000)  # here, larger objects are read by ranges
