@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import chain
 from typing import NamedTuple, Protocol, TypeVar
 
 import numpy as np
@@ -136,11 +137,12 @@ class Settling:
         if not due:
             return
         self._look(blocks, frozenset(past))
-        every = [place for looked in self._looked.values() for place in looked.places]
+        placed: dict[str, list[Placed]] = {}
+        for place in chain.from_iterable(looked.places for looked in self._looked.values()):
+            placed.setdefault(place.block.shape, []).append(place)
         shares: list[Share] = []
         for id_, (lower, upper) in due.items():
-            mine = [place for place in every if place.block.shape == id_]
-            shares += shares_of(shapes[id_], mine, lower, upper, SHARE_BYTES)
+            shares += shares_of(shapes[id_], placed.get(id_, []), lower, upper, SHARE_BYTES)
         size = sum(place.size for share in shares for place in share.places)
         for files in self._tasks(partial(settle, blocks.folder), shares, size):
             self._panes.add(files)
