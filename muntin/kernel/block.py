@@ -16,7 +16,7 @@ import json
 import struct
 import zlib
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from typing import Any
 
@@ -31,6 +31,7 @@ NAMES_AT_MOST = 16  # sources that a header names; more might outweigh the rows
 _MAGIC = b"MNTN"
 _HEADER = struct.Struct("<4sHQI")
 _FIELDS = struct.Struct("<4sHII")
+HEAD_START = _FIELDS.size  # bytes, that tell how long a header is
 _STEPS = 64  # by which a block tells where its rows are
 _ONE_STEP = 2048  # rows that are unpacked together in any case
 # One thread, as everywhere: tasks are the unit of parallelism, and there is one a core.
@@ -130,19 +131,37 @@ class Block:
     @classmethod
     def decode(cls, data: bytes, name: str) -> Block:
         """A block from its bytes. `name` says which one it is if it cannot be read."""
-        _require(data, _FIELDS.size, name)
-        _, _, length, checksum = _FIELDS.unpack_from(data)
-        head = data[_FIELDS.size : _FIELDS.size + length]
-        if len(head) != length or zlib.crc32(head) != checksum:
-            raise BlockError(f"{name}: the header is damaged ({len(head)} of {length} bytes)")
-        try:
-            block, told = _block(json.loads(head), data[_FIELDS.size + length :])
-        except (ValueError, TypeError, KeyError) as error:
-            raise BlockError(f"{name}: the header is not that of a block ({error})") from error
+        block, told = _headed(data, name)
+        block = replace(block, data=data[head_size(data, name) :])
         _checked(block.data, name)
         if block.checksum != told:
             raise BlockError(f"{name}: the header is of other rows")
         return block
+
+    @classmethod
+    def peek(cls, data: bytes, name: str) -> Block:
+        """A block without its rows, and without where they are, from the header of its bytes."""
+        return replace(_headed(data, name)[0], steps=())
+
+
+def head_size(data: bytes, name: str) -> int:
+    """How many bytes stand before the rows of a block, by the first `HEAD_START` of them."""
+    _require(data, HEAD_START, name)
+    return HEAD_START + int(_FIELDS.unpack_from(data)[2])
+
+
+def _headed(data: bytes, name: str) -> tuple[Block, int]:
+    """What the header of a block tells, and the checksum of the rows that belong to it."""
+    size = head_size(data, name)
+    head = data[HEAD_START:size]
+    if len(head) != size - HEAD_START or zlib.crc32(head) != _FIELDS.unpack_from(data)[3]:
+        raise BlockError(
+            f"{name}: the header is damaged ({len(head)} of {size - HEAD_START} bytes)"
+        )
+    try:
+        return _block(json.loads(head), b"")
+    except (ValueError, TypeError, KeyError) as error:
+        raise BlockError(f"{name}: the header is not that of a block ({error})") from error
 
 
 _TYPES: dict[str, type | tuple[type, ...]] = {

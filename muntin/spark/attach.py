@@ -39,6 +39,7 @@ from muntin.spark.collection import SparkCollection
 from muntin.spark.frames import Frames
 from muntin.spark.newest import catch_up
 from muntin.spark.offsets import Offsets, offsets_in
+from muntin.spark.tasks import SparkTasks
 from muntin.spark.trouble import WAITS, explained, is_lost
 from muntin.store.checkpoint import Checkpoint, block_files
 from muntin.store.hold import StateHold
@@ -129,7 +130,8 @@ def attach(
             catalog = taken.catalog
             context = frame.sparkSession.sparkContext
             collection = SparkCollection(context, block_files(state, stream))
-            journal = Journal(state, catalog, collection, _attached(state))
+            tasks = SparkTasks(context)
+            journal = Journal(state, catalog, collection, _attached(state), tasks)
             offsets = offsets_in(storage_of(state), stream, journal.called)
             if journal.called is not None:
                 known = journal.progress.sources

@@ -38,6 +38,7 @@ from muntin.spark.collection import SparkCollection
 from muntin.spark.executors import Executors
 from muntin.spark.master import is_local
 from muntin.spark.newest import catch_up, left
+from muntin.spark.tasks import SparkTasks
 from muntin.spark.trouble import WAITS, explained
 from muntin.store.checkpoint import Checkpoint, block_files, saved_in
 from muntin.store.hold import StateHold, locked
@@ -141,7 +142,8 @@ class StreamRun:
         catalog, follow = taken.catalog, settings.follow
         files, once = block_files(settings.state, stream.name), not catalog.in_order(follow)
         self._collection = SparkCollection(self._context, files, once)
-        journal = Journal(settings.state, catalog, self._collection, self._others)
+        tasks = SparkTasks(self._context)
+        journal = Journal(settings.state, catalog, self._collection, self._others, tasks)
         journal.notes += taken.notes
         self._journal, measured = journal, journal.progress.recovery
         measured.bound, measured.slower = settings.recovery, self._slower()
@@ -379,7 +381,12 @@ class SparkRun:
                     rest = rest_after(time.monotonic() - begun, POLL_SECONDS)
                 until = time.monotonic() + self._rest_of(runs, rest)
                 for run in runs:
-                    run.loop.tidy(until - time.monotonic())
+                    try:
+                        with working():
+                            run.loop.tidy(until - time.monotonic())
+                    except LostError as lost:
+                        run.lose()
+                        yield self._again(run, lost, working)
                 self._rest(max(0.0, until - time.monotonic()))
 
     def _rest_of(self, runs: Sequence[StreamRun], rest: float) -> float:

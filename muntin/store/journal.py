@@ -37,10 +37,12 @@ from muntin.store.panes import FOLDER as PANES
 from muntin.store.panes import PaneFiles
 from muntin.store.repeats import Ends
 from muntin.store.results import Results
+from muntin.store.settling import Settling, Tasks, here
 from muntin.store.storage import Place, storage_of
 
 SAVES_PER_REWRITE = 64
 _WORTH_MOVING = 8 << 20  # bytes of blocks, whose panes are looked for those that have settled
+_WORTH_A_REST = 4 << 20  # the same where nothing waits for it
 _PATIENCE = 50  # times that a table finds no room to be tidied
 _WAITING = WaitingWindows, WaitingSessions
 
@@ -64,8 +66,12 @@ class Journal:
         catalog: Catalog,
         collection: Resident,
         others: Iterable[str] = (),
+        tasks: Tasks = here,
     ) -> None:
-        """`others` are the streams that are there too, so that this one was not called so."""
+        """`others` are the streams that are there too, so that this one was not called so.
+
+        Panes that are kept for questions are moved by `tasks`.
+        """
         self._stream = catalog.stream.name
         self._state = storage_of(state)
         self._checkpoint = Checkpoint(state, self._stream)
@@ -77,6 +83,9 @@ class Journal:
         self._tidying = Measure(0.1)  # seconds that a table takes
         self._put_off = 0  # times that there was no room for it
         self._panes = PaneFiles(self._checkpoint.folder)
+        self._settling = Settling(self._panes, tasks)
+        self._moving = Measure(0.5)  # seconds that moving panes takes
+        self._past: dict[str, Past] = {}  # of the last commit
         self._blocks = BlockFiles(self._checkpoint.folder)  # of the last commit
         self._kept: tuple[Catalog, Remembered] | None = None
         self.notes: list[str] = []
@@ -229,8 +238,7 @@ class Journal:
         unsynced, tables = self._results.unsynced()
         self._unmoved += emission.to_save.size
         if whole or self._unmoved >= _WORTH_MOVING:
-            self._keep_panes(catalog, emission.to_save)
-            self._unmoved = 0
+            self._keep_panes(catalog, self.progress.past, emission.to_save)
         unsynced = [*unsynced, *self._unsynced_panes()]
         now = catalog.in_force
         saved = Saved(
@@ -244,6 +252,7 @@ class Journal:
         self._saves = saves
         self._blocks = self._checkpoint.blocks
         self._panes.new.clear()
+        self._past = {id_: replace(known) for id_, known in self.progress.past.items()}
         gone = self._results.publish(self._writer, batch, files)
         if gone:
             raise StateError(f"results of job '{gone[0]}': their table was taken away while it ran")
@@ -251,17 +260,21 @@ class Journal:
         self._untidy |= {job: None for job in self._prepared if anew}
         return emission
 
-    def _keep_panes(self, catalog: Catalog, new: ToSave) -> None:
-        """Moves panes that have settled out of the blocks."""
-        past = self.progress.past
-        if not past and not self._panes.files:
-            return
-        shapes = {id_: catalog.shapes.get(id_) or _shape_of(known) for id_, known in past.items()}
-        written = replace(self._blocks, lengths=new.files)
-        blocks = chain(
-            self._blocks.every(past), written.every(past), chain.from_iterable(new.blocks.values())
-        )
-        self._panes.keep(past, shapes, blocks)
+    def _keep_panes(self, catalog: Catalog, past: Mapping[str, Past], new: ToSave) -> None:
+        """Moves panes that have settled out of the blocks, and out of new ones."""
+        started, lengths = time.monotonic(), {**self._blocks.lengths, **new.files}
+        due, few = self._settling.due(past), ""
+        shapes = {id_: catalog.shapes.get(id_) or _shape_of(past[id_]) for id_ in due}
+        at_hand = [block for id_ in due for block in new.blocks.get(id_, ())]
+        if at_hand:  # which are in no file yet, and whoever moves panes reads files
+            few, length = self._blocks.write(at_hand)
+            lengths[few] = length
+        self._settling.keep(past, shapes, replace(self._blocks, lengths=lengths))
+        self._unmoved = 0
+        if few:
+            self._blocks.folder.remove([few])
+        if due:
+            self._moving.take(time.monotonic() - started)
 
     def _unsynced_panes(self) -> list[str]:
         """Files of panes that this commit is the first to name, and their folders."""
@@ -288,7 +301,7 @@ class Journal:
         return self._kept[1]
 
     def tidy(self, room: float | None = None) -> list[str]:
-        """Merges small files of results and panes, and sums up entries of tables, where many are.
+        """Moves panes that have settled, and merges small files and entries where many are.
 
         It does as much as there is room for, in seconds; a table that finds none for long is done
         all the same. Returns what there is to say.
@@ -297,6 +310,9 @@ class Journal:
         until = None if room is None else time.monotonic() + room
         # At the end of a run, no commit follows that would name another file of panes.
         goes_on = room is not None
+        if self._past and self._unmoved >= _WORTH_A_REST and (room or 0.0) >= self._moving.high:
+            assert self._kept is not None  # as there was a commit
+            self._keep_panes(self._kept[0], self._past, ToSave())
         while (jobs := [*self._untidy, *self._results.many_entries]) or (
             goes_on and self._panes.many
         ):

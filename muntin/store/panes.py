@@ -1,19 +1,22 @@
 """Panes that are kept for questions, in files of their own, once no window to come holds them.
 
-Open panes are blocks of the state. When a state begins new files of blocks, those of its panes
-that have settled move into a file here; the same commit names it, and says up to where panes of
-the shape have moved. So a pane is in one of both places, whatever happens in between.
+Open panes are blocks of the state. Those that have settled move into files here (`settling`); the
+same commit names them, and says up to where panes of the shape have moved. So a pane is in one of
+both places, whatever happens in between.
 
 A file is Arrow's, in pieces of some thousand rows in the order of panes and keys, with an index of
 where each piece lies, so that a question reads the pieces it is about. Small files become larger
-ones as they grow in number; files that are older than the panes are kept for are removed.
+ones as they grow in number, piece by piece; files that are older than the panes are kept for are
+removed.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field
+from itertools import chain
 from uuid import uuid4
 
 import numpy as np
@@ -21,16 +24,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from muntin.errors import StateError
-from muntin.kernel.block import Block
-from muntin.kernel.merge import distinct, merge
-from muntin.model.shapes import Shape
 from muntin.run.past import Past
 from muntin.store.storage import Storage
 
 FOLDER = "panes"
 PIECE_ROWS = 1 << 16
-SLICE_ROWS = 1 << 23  # of blocks that are merged at once, about
-_MANY = 8  # files of about one size that become one
+PIECE_BYTES = 32 << 20  # of rows, of which one may be large
+_PACKED_BYTES = 8 << 20  # of small pieces that become one, in their files
+_MANY = 8  # files of about one size that become fewer
 _SIZES = 8  # by which sizes of files differ that are not about the same
 _SMALL = 1 << 16  # bytes, of files that are all about the same
 _LARGE = 32 << 20  # bytes, of files that stay as they are
@@ -92,66 +93,49 @@ class PaneFiles:
     new: list[str] = field(default_factory=list)  # files that no commit has named yet
     damaged: set[str] = field(default_factory=set)  # which cannot be merged with others
 
-    def keep(
-        self, past: Mapping[str, Past], shapes: Mapping[str, Shape], blocks: Iterable[Block]
-    ) -> None:
-        """Takes panes that have settled out of blocks.
-
-        `shapes` are those of `past`, and `blocks` all that the state had.
-        """
-        by_shape: dict[str, list[Block]] = {}
-        for block in blocks:
-            if block.shape in past:
-                by_shape.setdefault(block.shape, []).append(block)
-        self._expire(past)
-        for id_, known in past.items():
-            lower, shape = self.moved.get(id_, known.began), shapes[id_]
-            if known.settled > lower:
-                mine = by_shape.get(id_, [])
-                for start, end in _stretches(shape.pane, mine, lower, known.settled):
-                    rows = settled(shape, mine, start, end)
-                    if rows.num_rows:
-                        self._write(id_, shape.pane, rows)
-                self.moved[id_] = known.settled
-
-    def _write(self, shape: str, pane: int, rows: pa.Table) -> None:
-        name, data = f"{shape}-{uuid4().hex[:12]}.arrow", packed(rows)
-        self.folder.put(f"{FOLDER}/{name}", data)
-        panes = rows.column("pane")
-        lower, upper = pc.min(panes).as_py() * pane, (pc.max(panes).as_py() + 1) * pane
-        self.files[name] = PaneFile(shape, pane, lower, upper, rows.num_rows, len(data))
-        self.new.append(name)
+    def add(self, files: Mapping[str, PaneFile]) -> None:
+        """Takes files that were written, for the next commit to name."""
+        self.files |= files
+        self.new += files
 
     @property
     def many(self) -> list[str]:
-        """Files of about one size that are to become one, the smallest first; or none."""
+        """Files of about one size of which some are to become one, the smallest first; or none.
+
+        They follow each other, and are together about as large as a file that stays as it is.
+        """
         by_size: dict[tuple[int, str, int], list[str]] = {}
         for name, file in self.files.items():
             if file.bytes < _LARGE and name not in self.damaged:
                 size = int(np.log(max(file.bytes, _SMALL) / _SMALL) / np.log(_SIZES))
                 by_size.setdefault((size, file.shape, file.pane), []).append(name)
-        return next((names for _, names in sorted(by_size.items()) if len(names) >= _MANY), [])
+        names = next((names for _, names in sorted(by_size.items()) if len(names) >= _MANY), [])
+        some, size = list[str](), 0
+        for name in sorted(names, key=lambda name: (self.files[name].lower, name)):
+            if len(some) > 1 and size + self.files[name].bytes > _LARGE:
+                break
+            some.append(name)
+            size += self.files[name].bytes
+        return some
 
     def merge(self) -> list[str]:
         """Makes one file of many, which the next commit names in their place.
 
         One that cannot be read stays as it is. Returns what there is to say.
         """
-        notes, tables = list[str](), dict[str, pa.Table]()
-        for name in self.many:
-            try:
-                tables[name] = self.read(name)
-            except StateError as error:
-                self.damaged.add(name)
-                notes.append(f"{error}; questions about its panes are refused until it is put back")
-        if tables:
-            first = self.files[next(iter(tables))]
-            for name in tables:
-                del self.files[name]
-            self._write(first.shape, first.pane, pa.concat_tables(tables.values()))
-        return notes
+        many = {name: self.files[name] for name in self.many}
+        made, damaged = merged(self.folder, many)
+        if made:
+            self.files = {n: f for n, f in self.files.items() if n in damaged or n not in many}
+            self.add(made)
+        self.damaged |= damaged.keys()
+        return [
+            f"{what}; questions about its panes are refused until it is put back"
+            for what in damaged.values()
+        ]
 
-    def _expire(self, past: Mapping[str, Past]) -> None:
+    def expire(self, past: Mapping[str, Past]) -> None:
+        """Drops files of panes that are not kept any longer, and of shapes that nobody keeps."""
         for name, file in list(self.files.items()):
             if file.shape not in past or file.upper <= past[file.shape].began:
                 del self.files[name]
@@ -179,70 +163,160 @@ class PaneFiles:
         }
 
 
-def _stretches(
-    pane: int, blocks: Sequence[Block], lower: int, upper: int
-) -> Iterator[tuple[int, int]]:
-    """Positions one behind the other, between which there are about as many rows as fit."""
-    held = [(b.lower * b.pane, b.upper * b.pane, b.rows) for b in blocks if b.rows]
-    inside = sum(
-        rows * max(0, min(end, upper) - max(start, lower)) / (end - start)
-        for start, end, rows in held
-    )
-    panes = -(-(upper - lower) // pane)
-    each = max(1, panes // max(1, -(-int(inside) // SLICE_ROWS))) * pane
-    first = lower // pane * pane
-    for start in range(first, upper, each):
-        yield max(start, lower), min(start + each, upper)
+def store(folder: Storage, shape: str, pane: int, rows: pa.Table) -> dict[str, PaneFile]:
+    """Writes rows into a file of their own, in the order of panes and their first key.
 
-
-def settled(shape: Shape, blocks: Sequence[Block], lower: int, upper: int) -> pa.Table:
-    """The rows of blocks in panes between two positions, each pane and key once.
-
-    What tells apart windows that rows are too late for, or sources, is no part of them.
+    It has a name that nobody else uses, and is on disk then. Without rows there is none.
     """
-    tables = [
-        _shared(shape, block.table(shape.pane), lower, upper)
-        for block in distinct(list(blocks))
-        if block.rows and block.lower * block.pane < upper and block.upper * block.pane > lower
-    ]
-    if not tables:
-        return pa.table({"pane": pa.array([], pa.int64())})
+    if not rows.num_rows:
+        return {}
+    told = _is_told(rows.schema)
+    rows = _in_order(rows, told)
+    each = PIECE_BYTES * rows.num_rows // max(1, rows.nbytes)
+    each = max(1, min(PIECE_ROWS, each))
+    pieces = [rows.slice(at, each) for at in range(0, rows.num_rows, each)]
+    return _written(folder, shape, pane, [_piece(piece, told) for piece in pieces], pieces)
+
+
+def merged(
+    folder: Storage, files: Mapping[str, PaneFile]
+) -> tuple[dict[str, PaneFile], dict[str, str]]:
+    """One file with the rows of several, which are of one shape and size of panes.
+
+    Some rows at a time are in memory, however many there are. Files that cannot be read are left
+    out, and it is told what is wrong with each; without any other, nothing is written.
+    """
+    damaged: dict[str, str] = {}
+    while left := [name for name in files if name not in damaged]:
+        with ExitStack() as stack:
+            sources: list[_Source] = []
+            try:
+                for name in left:
+                    opened = stack.enter_context(_Opened(folder, name))
+                    sources += [(p, files[name], n, opened) for n, p in enumerate(opened.index)]
+                sources.sort(key=lambda each: (each[0].lower, each[0].upper))
+                several, of = [*_together(sources)], files[left[0]]
+                index = [_joined([piece for piece, *_ in some]) for some in several]
+                made = _written(folder, of.shape, of.pane, index, map(_rows, several))
+            except _DamagedError as error:  # without it, once more
+                damaged[error.name] = str(error)
+            else:
+                return made, damaged
+    return {}, damaged
+
+
+class _DamagedError(StateError):
+    """A file whose rows cannot be read."""
+
+    def __init__(self, name: str, message: str) -> None:
+        super().__init__(message)
+        self.name = name
+
+
+class _Opened:
+    """A file that is read piece by piece."""
+
+    def __init__(self, folder: Storage, name: str) -> None:
+        self.name = name
+        self._where = folder.where(f"{FOLDER}/{name}")
+        try:
+            self._file = folder.open(f"{FOLDER}/{name}")
+        except StateError as error:
+            raise _DamagedError(name, str(error)) from error
+        try:
+            self._reader = pa.ipc.open_file(self._file)
+            self.index = pieces_of(self._reader)
+            if not self.index or len(self.index) != self._reader.num_record_batches:
+                raise ValueError("its index is of other pieces")
+        except (pa.ArrowException, OSError, ValueError) as error:
+            self._file.close()
+            raise _DamagedError(name, f"{self._where} is damaged: {error}") from error
+
+    def __enter__(self) -> _Opened:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._file.close()
+
+    def rows(self, number: int) -> pa.Table:
+        """The rows of one piece."""
+        try:
+            batch = self._reader.get_batch(number)
+        except (pa.ArrowException, OSError, ValueError) as error:
+            raise _DamagedError(self.name, f"{self._where} is damaged: {error}") from error
+        return pa.Table.from_batches([batch]).replace_schema_metadata(None)
+
+
+_Source = tuple[Piece, PaneFile, int, _Opened]
+
+
+def _together(sources: Iterable[_Source]) -> Iterator[list[_Source]]:
+    """Pieces one behind the other that are small enough to become one."""
+    some, rows, size = list[_Source](), 0, 0
+    for source in sources:
+        piece, file, *_ = source
+        rows, size = rows + piece.rows, size + file.share(piece.rows)
+        if some and (rows > PIECE_ROWS or size > _PACKED_BYTES):
+            yield some
+            some, rows, size = [], piece.rows, file.share(piece.rows)
+        some.append(source)
+    if some:
+        yield some
+
+
+def _joined(pieces: Sequence[Piece]) -> Piece:
+    """What is told of pieces that become one."""
+    keys = pa.array([key for piece in pieces for key in (piece.least, piece.most)])
+    bounds = pc.min_max(keys, skip_nulls=False).as_py()  # nothing, where nothing is told of one
+    return Piece(
+        sum(piece.rows for piece in pieces),
+        min(piece.lower for piece in pieces),
+        max(piece.upper for piece in pieces),
+        bounds["min"],
+        bounds["max"],
+    )
+
+
+def _rows(several: Sequence[_Source]) -> pa.Table:
+    """The rows of pieces that become one."""
+    tables = [opened.rows(number) for _, _, number, opened in several]
     rows = pa.concat_tables(tables)
-    rows = rows.set_column(
-        rows.column_names.index("not_before"), "not_before", pa.nulls(len(rows), pa.int64())
-    )
-    if shape.by_source:
-        rows = rows.drop_columns([f"k{len(shape.keys) - 1}"])
-    return merge(shape.answered, [rows, rows.slice(0, 0)])
+    return rows if len(tables) == 1 else _in_order(rows, _is_told(rows.schema))
 
 
-def _shared(shape: Shape, rows: pa.Table, lower: int, upper: int) -> pa.Table:
-    panes = rows.column("pane")
-    inside = pc.and_(
-        pc.greater_equal(panes, -(-lower // shape.pane)), pc.less(panes, -(-upper // shape.pane))
-    )
-    return rows.filter(pc.and_(inside, pc.equal(rows.column("spec"), 0)))
+def _in_order(rows: pa.Table, told: bool) -> pa.Table:
+    by = ["pane", "k0"] if told else ["pane"]
+    return rows.combine_chunks().take(pc.sort_indices(rows, [(name, "ascending") for name in by]))
 
 
-def packed(rows: pa.Table) -> bytes:
-    """Rows as the bytes of a file, in the order of panes and their first key."""
-    by, told = ["pane"], "k0" in rows.column_names and _is_told(rows.schema.field("k0").type)
-    if told:
-        by.append("k0")
-    rows = rows.combine_chunks().take(pc.sort_indices(rows, [(name, "ascending") for name in by]))
-    pieces = [rows.slice(at, PIECE_ROWS) for at in range(0, rows.num_rows, PIECE_ROWS)]
-    index = [_piece(piece, told) for piece in pieces]
-    told_as = json.dumps([list(vars(piece).values()) for piece in index]).encode()
-    sink = pa.BufferOutputStream()
-    schema = rows.schema.with_metadata({_INDEX: told_as})
-    with pa.ipc.new_file(sink, schema, options=_OPTIONS) as writer:
-        for piece in pieces:
-            writer.write_table(piece.combine_chunks().replace_schema_metadata(schema.metadata))
-    data: bytes = sink.getvalue().to_pybytes()
-    return data
+def _written(
+    folder: Storage, shape: str, pane: int, index: Sequence[Piece], pieces: Iterable[pa.Table]
+) -> dict[str, PaneFile]:
+    """Writes a file of pieces, of which it is told before what they have."""
+    name = f"{shape}-{uuid4().hex[:12]}.arrow"
+    told = json.dumps([list(vars(piece).values()) for piece in index]).encode()
+    packed = (piece.combine_chunks().replace_schema_metadata({_INDEX: told}) for piece in pieces)
+    first = next(packed)
+    try:
+        with folder.output(f"{FOLDER}/{name}") as path:
+            with (
+                pa.OSFile(str(path), "wb") as sink,
+                pa.ipc.new_file(sink, first.schema, options=_OPTIONS) as writer,
+            ):
+                for piece in chain([first], packed):
+                    writer.write_table(piece)
+            size = path.stat().st_size
+    except OSError as error:
+        where = folder.where(f"{FOLDER}/{name}")
+        raise StateError(f"{where} cannot be written: {error.strerror or error}") from error
+    folder.sync([f"{FOLDER}/{name}"])
+    lower, upper = min(p.lower for p in index) * pane, max(p.upper for p in index) * pane
+    return {name: PaneFile(shape, pane, lower, upper, sum(p.rows for p in index), size)}
 
 
-def _is_told(kind: pa.DataType) -> bool:
+def _is_told(columns: pa.Schema) -> bool:
+    """Whether it is told of pieces which first keys they have."""
+    kind = columns.field("k0").type if "k0" in columns.names else pa.null()
     return bool(pa.types.is_string(kind) or pa.types.is_integer(kind))
 
 

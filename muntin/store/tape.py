@@ -17,6 +17,7 @@ from pathlib import Path
 from muntin.errors import StateError
 
 _HEAD = struct.Struct("<QI")  # length and checksum
+START = _HEAD.size  # bytes before a record
 
 
 def add(path: Path, records: Iterable[bytes]) -> int:
@@ -100,6 +101,11 @@ def at(path: Path, starts: Iterable[int]) -> Iterator[bytes]:
                 yield bytes(record)
     except OSError as error:
         raise StateError(f"{path} cannot be read: {error.strerror}") from error
+
+
+def size_at(start: bytes) -> int:
+    """How much of a file a record takes, by the `START` bytes before it."""
+    return _HEAD.size + int(_HEAD.unpack(start)[0])
 
 
 def length(record: bytes) -> int:

@@ -16,7 +16,7 @@ import muntin as mt
 from muntin.store.storage import LocalFolder
 from tests.ask.keeping import Kept
 
-VERBS = ("put", "append", "sync", "remove")
+VERBS = ("put", "append", "output", "sync", "remove")
 
 
 def main() -> None:

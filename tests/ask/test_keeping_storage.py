@@ -72,6 +72,31 @@ def test_a_kill_while_panes_move_leaves_each_in_one_place(tmp_path: Path) -> Non
     assert moved < 6
 
 
+def test_panes_that_move_in_a_rest_are_named_by_the_next_commit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("muntin.store.journal._WORTH_A_REST", 0)
+    found = [records(5, 120)]
+    write(tmp_path, found[0])
+    text = STREAM.format(folder=tmp_path, more="") + JOB
+    state = tmp_path / "state"
+    for rests in (1, 2, 3):  # a run that ends between both changes nothing
+        run = Kept(mt.sql(text), state, batch_bytes=2_000)
+        for _ in range(rests):
+            run.turn()
+            named = Asking(state)._keeping.jobs()["hot"][0].panes
+            run.loop.tidy(1e9)
+            after = Asking(state)._keeping.jobs()["hot"][0].panes
+            assert (after.files, after.moved) == (named.files, named.moved)
+    assert after.strays()  # which the last rest has written
+    assert after.files  # and an earlier one, before a commit
+    Kept(mt.sql(text), state, batch_bytes=2_000).finish(1)
+    answer = Asking(state).ask(COUNTED)
+    assert rows_of(answer) == expected(found, TRUTH)
+    assert answer.c2.area == 1.0
+    assert not Asking(state)._keeping.jobs()["hot"][0].panes.strays()
+
+
 @pytest.fixture
 def url(s3_port: int, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     """A state on a storage that fails now and then, and loses answers."""

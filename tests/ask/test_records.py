@@ -24,7 +24,7 @@ from muntin.control.feed import Feed
 from muntin.control.service import serving
 from muntin.run.agents import Agents
 from muntin.run.door import Door
-from muntin.store import panes
+from muntin.store import settling
 from muntin.store.inspection import show
 from muntin.store.results import Results
 from muntin.store.status import status
@@ -442,7 +442,7 @@ def test_a_record_that_is_later_than_slack_and_a_minute_is_told_by_the_score(
 
 
 def test_panes_move_some_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(panes, "SLICE_ROWS", 50)
+    monkeypatch.setattr(settling, "SHARE_BYTES", 10_000)
     asking, found = kept(tmp_path)
     question = "SELECT product, count(*), sum(ms) FROM {} GROUP BY 1 ORDER BY 1"
     assert rows_of(asking.ask(question.format("clicks"))) == expected(found, question.format("raw"))

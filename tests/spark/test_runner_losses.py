@@ -10,6 +10,7 @@ import random
 from collections.abc import Iterator
 from pathlib import Path
 from threading import Event
+from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
@@ -19,6 +20,8 @@ from muntin.errors import LostError
 from muntin.run.door import Door
 from muntin.run.loop import Turn
 from muntin.spark.runner import Settings, SparkRun
+from muntin.spark.tasks import SparkTasks
+from muntin.store.checkpoint import saved_in
 from muntin.store.results import Results
 from muntin.store.status import recoveries
 from tests.spark.test_runner import BASE, STREAM, stored, write
@@ -44,8 +47,10 @@ def lose(spark: SparkSession) -> None:
         rdd.unpersist()
 
 
-def following(spark: SparkSession, folder: Path, door: Door | None = None) -> Iterator[Turn]:
-    program = mt.sql(STREAM.format(folder=folder / "logs", slack="") + MORE)
+def following(
+    spark: SparkSession, folder: Path, door: Door | None = None, more: str = MORE
+) -> Iterator[Turn]:
+    program = mt.sql(STREAM.format(folder=folder / "logs", slack="") + more)
     settings = Settings(folder / "state", follow=True, idle_seconds=600)
     clock = lambda: BASE + 1000.0  # noqa: E731
     return SparkRun(program, spark.sparkContext, settings, Event(), clock, door=door).turns()
@@ -89,6 +94,37 @@ def rows_behind(folder: Path) -> bool:
     """Whether windows over windows have still to leave."""
     results = Results(folder / "state")
     return not results.has("over") or len(rows(folder, "over")) < 4
+
+
+def test_what_is_lost_while_panes_move_in_a_rest_moves_later(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("muntin.store.journal._WORTH_A_REST", 0)
+    monkeypatch.setattr("muntin.spark.runner.POLL_SECONDS", 60.0)  # which nobody waits for here
+    call, times = SparkTasks.__call__, [0]
+
+    def lost_once(tasks: SparkTasks, do: Any, items: Any, size: int) -> list[Any]:
+        times[0] += 1
+        if times[0] == 2:
+            raise LostError("Spark has lost an executor", "look")
+        return call(tasks, do, items, size)
+
+    monkeypatch.setattr(SparkTasks, "__call__", lost_once)
+    more = MORE.replace("EVERY 10 SECONDS;", "EVERY 10 SECONDS RETAIN 1 DAY;")
+    write(tmp_path / "logs", "web-1", *((second, "a", 1) for second in range(60)))
+    turns, notes = following(spark, tmp_path, more=more), list[str]()
+    for second in range(60, 160):
+        write(tmp_path / "logs", "web-1", (second, "a", 1))
+        notes += next(turns).notes
+    turns.close()  # type: ignore[attr-defined]
+    told = [note for note in notes if "goes on from its last commit" in note]
+    assert told == ["stream 'logs' goes on from its last commit: Spark has lost an executor"]
+    assert saved_in(tmp_path / "state")["logs"].panes
+    answer = mt.ask("SELECT sum(c) AS c FROM sliding", state=tmp_path / "state")
+    (counted,) = answer.rows.column("c").to_pylist()
+    assert answer.c2.area > 0.9
+    assert 130 <= counted <= 160  # as far as it was committed
+    assert counted == sum(1 for second in range(160) if BASE + second < answer.ranges[0].end / 1e6)
 
 
 def test_what_is_lost_again_and_again_ends_the_run(

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import tempfile
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 import muntin as mt
 from muntin.errors import StateError
@@ -13,8 +19,20 @@ from muntin.kernel.block import Block
 from muntin.kernel.merge import block_of
 from muntin.model.shapes import Shape
 from muntin.run.past import Past
-from muntin.store.panes import FOLDER, PIECE_ROWS, PaneFiles, Piece, packed, pieces_of
+from muntin.store.blocks import BlockFiles
+from muntin.store.panes import (
+    FOLDER,
+    PIECE_ROWS,
+    PaneFile,
+    PaneFiles,
+    Piece,
+    merged,
+    pieces_of,
+    store,
+)
+from muntin.store.settling import Settling
 from muntin.store.storage import LocalFolder
+from tests.effort import examples
 
 JOB = """CREATE STREAM s (t BIGINT, k VARCHAR) FROM '{folder}/*.log' FORMAT json TIMESTAMP t;
 CREATE JOB j AS SELECT k, count(*) AS c FROM s GROUP BY k WINDOW 1 MINUTE RETAIN 1 DAY;"""
@@ -40,6 +58,13 @@ def rows(panes: range, keys: int = 3) -> pa.Table:
     )
 
 
+def keep(files: PaneFiles, past: Mapping[str, Past], shape: Shape, blocks: list[Block]) -> None:
+    saved = BlockFiles(files.folder)
+    name, length = saved.write(blocks)
+    saved = replace(saved, lengths={name: length})
+    Settling(files).keep(past, {shape.id: shape}, saved)
+
+
 def counted(files: PaneFiles, shape: Shape) -> dict[int, int]:
     """How many rows each pane has in all files."""
     found: dict[int, int] = {}
@@ -55,7 +80,7 @@ def test_panes_move_once_and_files_are_merged(tmp_path: Path, shape: Shape) -> N
     for step in range(20):
         blocks.append(block_of(shape, rows(range(step, step + 2))))
         past.settled = past.until = (step + 1) * MINUTE
-        files.keep({shape.id: past}, {shape.id: shape}, blocks)
+        keep(files, {shape.id: past}, shape, blocks)
         while files.many:
             files.merge()
         assert files.moved[shape.id] == past.settled
@@ -70,9 +95,7 @@ def test_a_damaged_file_is_told_and_stays(tmp_path: Path, shape: Shape) -> None:
     files, past = PaneFiles(LocalFolder(tmp_path)), Past(MINUTE, 0, 0, 0)
     for step in range(9):
         past.settled = past.until = (step + 1) * MINUTE
-        files.keep(
-            {shape.id: past}, {shape.id: shape}, [block_of(shape, rows(range(step, step + 1)))]
-        )
+        keep(files, {shape.id: past}, shape, [block_of(shape, rows(range(step, step + 1)))])
     damaged = next(iter(files.files))
     (tmp_path / FOLDER / damaged).write_bytes(b"nothing of ours")
     (note,) = files.merge()
@@ -84,19 +107,84 @@ def test_a_damaged_file_is_told_and_stays(tmp_path: Path, shape: Shape) -> None:
     assert files.merge() == []
 
 
+@examples(20)
+@given(
+    several=st.lists(
+        st.lists(st.tuples(st.integers(0, 9), st.sampled_from([*"abcdeé", None])), min_size=1),
+        min_size=1,
+        max_size=6,
+    ),
+    most=st.integers(1, 12),
+)
+def test_merged_files_have_all_rows_and_tell_of_them(
+    several: list[list[tuple[int, str | None]]], most: int
+) -> None:
+    with tempfile.TemporaryDirectory() as name, pytest.MonkeyPatch.context() as patch:
+        patch.setattr("muntin.store.panes.PIECE_ROWS", most)
+        folder, files = LocalFolder(Path(name)), dict[str, PaneFile]()
+        for some in several:
+            files |= store(folder, "s", MINUTE, _table(some))
+        made, damaged = merged(folder, files)
+        assert not damaged
+        ((name, told),) = made.items()
+        panes = [pane for some in several for pane, _ in some]
+        assert (told.lower, told.upper) == (min(panes) * MINUTE, (max(panes) + 1) * MINUTE)
+        assert told.rows == len(panes)
+        reader = pa.ipc.open_file(folder.path(f"{FOLDER}/{name}"))
+        found = []
+        for number, piece in enumerate(pieces_of(reader)):
+            rows = [(r["pane"], r["k0"]) for r in reader.get_batch(number).to_pylist()]
+            assert len(rows) == piece.rows <= most
+            inside = [pane for pane, _ in rows]
+            assert (min(inside), max(inside) + 1) == (piece.lower, piece.upper)
+            keys = [key for _, key in rows if key is not None]
+            bounds = (min(keys), max(keys)) if len(keys) == len(rows) else (None, None)
+            assert (piece.least, piece.most) == bounds
+            found += rows
+        assert Counter(found) == Counter(row for some in several for row in some)
+
+
+def _table(some: list[tuple[int, str | None]]) -> pa.Table:
+    return pa.table(
+        {
+            "pane": pa.array([pane for pane, _ in some], pa.int64()),
+            "k0": pa.array([key for _, key in some], pa.string()),
+        }
+    )
+
+
+def test_a_file_that_is_damaged_within_stays_and_the_others_become_one(
+    tmp_path: Path, shape: Shape
+) -> None:
+    folder, files = LocalFolder(tmp_path), dict[str, PaneFile]()
+    for step in range(3):
+        files |= store(folder, shape.id, MINUTE, rows(range(step, step + 1), 30_000))
+    first, broken, last = files
+    path = tmp_path / FOLDER / broken
+    data = path.read_bytes()
+    middle = len(data) // 2
+    path.write_bytes(data[:middle] + bytes(20_000) + data[middle + 20_000 :])
+    made, damaged = merged(folder, files)
+    assert [*damaged] == [broken]
+    ((name, told),) = made.items()
+    assert told.rows == files[first].rows + files[last].rows
+    assert PaneFiles(folder, made).read(name).num_rows == told.rows
+    assert {*folder.names(FOLDER)} == {*files, name}  # and nothing half-written
+
+
 def test_old_files_and_those_of_nobody_go(tmp_path: Path, shape: Shape) -> None:
     files, past = PaneFiles(LocalFolder(tmp_path)), Past(MINUTE, 0, 5 * MINUTE, 5 * MINUTE)
-    files.keep({shape.id: past}, {shape.id: shape}, [block_of(shape, rows(range(5)))])
+    keep(files, {shape.id: past}, shape, [block_of(shape, rows(range(5)))])
     past.began = 6 * MINUTE
-    files.keep({shape.id: past}, {shape.id: shape}, [])
+    keep(files, {shape.id: past}, shape, [])
     assert not files.files
-    files.keep({}, {}, [])
+    keep(files, {}, shape, [])
     assert not files.moved
 
 
-def test_pieces_tell_what_is_in_them() -> None:
-    table = rows(range(3), PIECE_ROWS)
-    index = pieces_of(pa.ipc.open_file(packed(table)))
+def test_pieces_tell_what_is_in_them(tmp_path: Path) -> None:
+    (name,) = store(LocalFolder(tmp_path), "s", MINUTE, rows(range(3), PIECE_ROWS))
+    index = pieces_of(pa.ipc.open_file(tmp_path / FOLDER / name))
     assert [piece.rows for piece in index] == [PIECE_ROWS] * 3
     assert [(piece.lower, piece.upper) for piece in index] == [(0, 1), (1, 2), (2, 3)]
     assert Piece(1, 0, 5, "b", "d").has(2, 3, {"a", "c"})
@@ -107,7 +195,7 @@ def test_pieces_tell_what_is_in_them() -> None:
 
 def test_a_damaged_file_is_named(tmp_path: Path, shape: Shape) -> None:
     files, past = PaneFiles(LocalFolder(tmp_path)), Past(MINUTE, 0, MINUTE, MINUTE)
-    files.keep({shape.id: past}, {shape.id: shape}, [block_of(shape, rows(range(1)))])
+    keep(files, {shape.id: past}, shape, [block_of(shape, rows(range(1)))])
     (name,) = files.files
     (tmp_path / FOLDER / name).write_bytes(b"nothing")
     with pytest.raises(StateError, match=f"{name} is damaged"):
