@@ -53,7 +53,10 @@ class Guard:
             raise RefusedError(403, "forged", message)
         if not self._access.admits(headers.get("authorization", "")):
             given = "the token is another one" if "authorization" in headers else "a token is asked"
-            message = f"{given}; send `Authorization: Bearer TOKEN` with that of --control-token"
+            message = (
+                f"{given}: --control-token FILE gives the one that the program was started with"
+            )
+            message += ", over HTTP `Authorization: Bearer TOKEN`"
             raise RefusedError(401, "token", message)
         kind = headers.get("content-type", "").partition(";")[0].strip().lower()
         if scope["method"] in _CHANGES and kind != "application/json":

@@ -111,7 +111,8 @@ class Reading:
         body = await body_of(request)
         text = body.get("text")
         if not isinstance(text, str) or not text.strip():
-            raise RefusedError(400, "input", 'expected a question: {"text": "SELECT …"}')
+            message = "expected a question: SELECT … FROM a job or stream with RETAIN"
+            raise RefusedError(400, "input", f'{message}; over HTTP as {{"text": "SELECT …"}}')
         if body.get("explain"):
             return JSONResponse({"explain": await self._apart(self._asking.explain, text)})
         answer = await self._apart(self._asking.ask, text)

@@ -33,6 +33,7 @@ _FIELD = re.compile(r"\b(?:session_)?window\s*\.\s*(start|end)\b", re.IGNORECASE
 _LENGTH = re.compile(r"(\d+(?:\.\d+)?)\W+([a-z]+)", re.IGNORECASE)
 _AZURE = re.compile(r"^\s*'?([a-z]+)'?\s*,\s*(\d+)\s*(?:,\s*(\d+)\s*)?$", re.IGNORECASE)
 _OURS = re.compile(r"\bWINDOW\s+(?:\d|SESSION\s+\d)", re.IGNORECASE)
+_CLAUSE = re.compile(r"\s+WINDOW\s+window_start\b", re.IGNORECASE)  # that had a call
 _GROUP = re.compile(
     r"\s+GROUP\s+BY\s+(.*?)(?=\s+(?:HAVING|QUALIFY|ORDER|LIMIT|OFFSET|WINDOW|EMIT|UNION)\b|\s*$)",
     re.IGNORECASE | re.DOTALL,
@@ -130,6 +131,7 @@ def _translated(statement: str) -> str:
 
     if not _OURS.search(query):
         query = _replaced(query, _CALL, call)
+        query = _CLAUSE.sub("", query)
     query = _GROUP.sub(_without_bounds, query)
     if _OURS.search(query) is None:
         query = f"{query.rstrip()} WINDOW {windows[0] if windows else '1 HOUR'}"

@@ -10,6 +10,10 @@ from tests.language.cases import program
 
 CASES = [
     (
+        "SELECT product, count(*) FROM shop GROUP BY product WINDOW TUMBLE(ts, INTERVAL 1 HOUR)",
+        "SELECT product, count(*) FROM shop GROUP BY product WINDOW 1 HOUR",
+    ),
+    (
         "SELECT window_start, window_end, product, count(*) AS n FROM TABLE(TUMBLE(TABLE shop, "
         "DESCRIPTOR(ts), INTERVAL '10' MINUTES)) GROUP BY window_start, window_end, product",
         "SELECT window_start, window_end, product, count(*) AS n FROM shop GROUP BY product "
