@@ -202,7 +202,7 @@ def lag(context: SparkContext, folder: Path, given: argparse.Namespace) -> None:
                 f"{cuts[98]:.2f} s",
                 f"{batches / given.seconds:.1f}",
             )
-        _out.print(table)
+            _out.print(table)
 
 
 class Writer:
@@ -278,12 +278,18 @@ def streaming(context: SparkContext, folder: Path, given: argparse.Namespace) ->
             writer = writer.trigger(availableNow=True).format("parquet")
             writer = writer.option("checkpointLocation", str(output / "checkpoint"))
             running.append(writer.option("path", str(output / "rows")).start())
-        for each in running:
-            each.awaitTermination()
+        until = started + given.patience
+        in_time = all(e.awaitTermination(max(1, int(until - time.perf_counter()))) for e in running)
         took = time.perf_counter() - started
+        if not in_time:
+            table.add_row(f"{count:,}", f"not within {given.patience:.0f}", "")
+            break
         one = one or took
         table.add_row(f"{count:,}", f"{took:.1f}", f"{took / one:.1f}")
         _out.print(table)
+    _out.print(table)
+    for each in session.streams.active:
+        each.stop()
     session.stop()
 
 
@@ -310,6 +316,9 @@ def main() -> None:
     parser.add_argument("--cores", type=int, default=2)
     parser.add_argument("--repeat", type=int, default=2)
     parser.add_argument("--rate", type=int, default=2000, help="records a second, of live logs")
+    parser.add_argument(
+        "--patience", type=float, default=300.0, help="seconds that queries of Spark may take"
+    )
     parser.add_argument("--seconds", type=float, default=20.0, help="that live logs are measured")
     given = parser.parse_args()
     given.jobs = [int(count) for count in given.jobs.split(",")]

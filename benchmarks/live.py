@@ -5,8 +5,10 @@
 
 Orders go to a run on Spark that follows a log of 200 lines a second. The time is from the text to
 the answer that it is committed, for whoever waits: after that, it takes until the next boundary.
-Agents are 50 in one other process, each with a port of its own. Beside the time it is told how
-long this process computes for a message: the rest is theirs, who are elsewhere otherwise.
+Agents are 50 in five other processes, each with a port of its own. They note when a message has
+come, by the clock of the machine, so that it is told when the last of them has it, and when all
+answers are back; and how long this process computes for it: the rest is theirs, who are elsewhere
+otherwise.
 """
 
 from __future__ import annotations
@@ -18,10 +20,11 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import median
 from threading import Event, Thread
+from typing import ClassVar
 
 from muntin.agent.agent import Agent
 from muntin.agent.settings import AgentSettings, Limits, StreamSettings
@@ -33,10 +36,11 @@ from muntin.spark.context import start_context
 from muntin.spark.runner import Settings, SparkRun
 from muntin.wire.client import Client
 from muntin.wire.looks import Looks
-from muntin.wire.messages import Exchange, Known, Plan
+from muntin.wire.messages import Exchange, Heard, Known, Plan
 from muntin.wire.server import Server
 
 AGENTS = 50
+_IN_ONE = 10  # agents of one process
 _SERVE = "serve"
 TIMES = 20
 JOB = (
@@ -142,10 +146,11 @@ def _wait(condition: Callable[[], bool]) -> None:
 
 
 def agents(times: int = 5 * TIMES, number: int = AGENTS) -> dict[str, list[float]]:
-    """Milliseconds until all agents have taken and answered a message, and other jobs."""
-    took: dict[str, list[float]] = {"a message": [], "other jobs": [], "computing": []}
+    """Milliseconds until a message, or other jobs, are with all agents, and until all answered."""
+    told: dict[str, list[tuple[int, float, float, float]]] = {"a message": [], "other jobs": []}
     with ExitStack() as stack:
-        places = stack.enter_context(_agents(number))
+        homes = [stack.enter_context(_agents(n, number)) for n in range(0, number, _IN_ONE)]
+        places = [place for home in homes for place in home.places]
         listed = ", ".join(map(repr, places))
         program = sql(
             f"CREATE STREAM s (t DOUBLE, k VARCHAR, n BIGINT) FROM AGENTS {listed} FORMAT json "
@@ -158,41 +163,77 @@ def agents(times: int = 5 * TIMES, number: int = AGENTS) -> dict[str, list[float
         for turn in range(times + 1):
             recipes = tuple(replace(r, version=turn) for r in catalog.recipes)
             plan = Plan(catalog.stream, recipes, 0)
-            told = Exchange("pipeline", "s", plan.digest, known, wanted={"__position": turn})
-            for kind, message in (
-                ("other jobs", replace(told, plan=plan)),
-                ("a message", replace(told, wanted={"__position": turn + 1})),
+            message = Exchange("pipeline", "s", plan.digest, known, wanted={"__position": 2 * turn})
+            for kind, at, sent in (
+                ("other jobs", 2 * turn, replace(message, plan=plan)),
+                ("a message", 2 * turn + 1, replace(message, wanted={"__position": 2 * turn + 1})),
             ):
-                started, computed = time.perf_counter(), time.process_time()
-                heard = looks.at(places, message)
-                seconds = time.perf_counter() - started
+                began, computed = time.monotonic(), time.process_time()
+                heard = looks.at(places, sent)
+                seconds = time.monotonic() - began
                 assert len(heard.news) == number, heard.away
                 if turn:  # the first one connects
-                    took[kind].append(1000 * seconds)
-                    took["computing"].append(1000 * (time.process_time() - computed))
+                    told[kind].append((at, began, seconds, time.process_time() - computed))
+        came = [home.came() for home in homes]
+    took: dict[str, list[float]] = {}
+    for kind, sends in told.items():
+        took[f"{kind} is there"] = [
+            1000 * (max(each[str(at)] for each in came) - began) for at, began, _, _ in sends
+        ]
+        took[f"{kind} and back"] = [1000 * seconds for _, _, seconds, _ in sends]
+        took[f"{kind}, computing"] = [1000 * seconds for _, _, _, seconds in sends]
     return took
 
 
+@dataclass(frozen=True)
+class _Home:
+    """A process with some agents."""
+
+    places: list[str]  # their addresses
+    process: subprocess.Popen[str]
+
+    def came(self) -> dict[str, float]:
+        """When each message had come to all of them, by its number; then they end."""
+        assert self.process.stdin is not None
+        assert self.process.stdout is not None
+        self.process.stdin.close()
+        came: dict[str, float] = json.loads(self.process.stdout.readline())
+        return came
+
+
 @contextmanager
-def _agents(number: int) -> Iterator[list[str]]:
-    """The addresses of so many agents in another process."""
-    command = [sys.executable, "-m", "benchmarks.live", _SERVE, str(number)]
+def _agents(first: int, number: int) -> Iterator[_Home]:
+    """Some of so many agents in another process."""
+    last = min(first + _IN_ONE, number)
+    command = [sys.executable, "-m", "benchmarks.live", _SERVE, str(first), str(last)]
     pipe = subprocess.PIPE
     with subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True) as process:
         assert process.stdin is not None
         assert process.stdout is not None
         try:
-            yield json.loads(process.stdout.readline())
+            yield _Home(json.loads(process.stdout.readline()), process)
         finally:
             process.stdin.close()
 
 
-def _serve(number: int) -> None:
-    """Has agents until nobody is there any more who began them."""
+class _Noting(Agent):
+    """An agent that notes when a message has come: the last of those of its process, by number."""
+
+    came: ClassVar[dict[int, float]] = {}
+
+    def exchange(self, told: Exchange) -> Heard:
+        now, number = time.monotonic(), told.wanted.get("__position", 0)
+        self.came[number] = max(now, self.came.get(number, now))
+        return super().exchange(told)
+
+
+def _serve(first: int, last: int) -> None:
+    """Has agents until nobody is there any more who began them; then tells when messages came."""
     with tempfile.TemporaryDirectory() as name, ExitStack() as stack:
-        places = [stack.enter_context(_agent(_name(n), Path(name))) for n in range(number)]
+        places = [stack.enter_context(_agent(_name(n), Path(name))) for n in range(first, last)]
         print(json.dumps(places), flush=True)
         sys.stdin.read()
+        print(json.dumps(_Noting.came), flush=True)
 
 
 def _name(number: int) -> str:
@@ -205,7 +246,7 @@ def _agent(name: str, folder: Path) -> Iterator[str]:
     (home / "state").mkdir(parents=True)
     clauses = {"FORMAT": "json", "TIMESTAMP": "t"}
     streams = {"s": StreamSettings((f"{home}/*.log",), clauses)}
-    agent = Agent(AgentSettings(name, home / "state", streams, Limits()))
+    agent = _Noting(AgentSettings(name, home / "state", streams, Limits()))
     server = Server(agent, "127.0.0.1:0", None, False)
     reading = Thread(target=agent.run)
     reading.start()
@@ -222,12 +263,12 @@ QUESTIONS: dict[str, Callable[[], dict[str, list[float]]]] = {"orders": orders, 
 
 def main(asked: list[str]) -> None:
     if asked[:1] == [_SERVE]:
-        _serve(int(asked[1]))
+        _serve(int(asked[1]), int(asked[2]))
         return
     for question in asked or QUESTIONS:
         for kind, took in QUESTIONS[question]().items():
             told = f"median {median(took):6.1f} ms, worst {max(took):6.1f} ms of {len(took)}"
-            print(f"{question}: {kind:12} {told}", flush=True)
+            print(f"{question}: {kind:22} {told}", flush=True)
 
 
 if __name__ == "__main__":

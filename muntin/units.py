@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal, DecimalException
 from typing import Literal, NamedTuple
@@ -157,6 +158,16 @@ def describe_window(axis: Axis, spec: WindowSpec) -> str:
     if spec.offset % spec.slide != (usual_offset(spec.slide) if axis.is_time else 0):
         text += f" from {_short_extent(axis, spec.offset % spec.slide)}"
     return text
+
+
+def window_meant(asked: str, names: Sequence[str]) -> str | None:
+    """The kind of window that is called so, or the only one of that length: `1 hour` may be
+    `1 hour every 5 minutes`.
+    """
+    if asked in names:
+        return asked
+    longer = [name for name in names if name.startswith(f"{asked} ")]
+    return longer[0] if asked and len(longer) == 1 else None
 
 
 def usual_offset(slide: int) -> int:

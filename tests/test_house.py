@@ -49,6 +49,7 @@ TESTED_ELSEWHERE = {
     "show/jobs": "SHOW JOBS in tests/show/test_shell.py",
     "show/demo/shop": "writes the logs that show/demo/show follows",
     "store/blocks": "tests/store/test_checkpoint.py, and tests/spark/test_collection.py from tasks",
+    "wire/lines": "whoever is spoken to on one in tests/wire/test_looks.py",
     "cli_state": "what it prints in tests/show/test_state.py",
     "store/decisions": "commits of two programs in tests/store/test_lease.py, and every checkpoint",
     "store/parts": "files that tasks write in tests/spark/test_rows.py",

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from muntin.units import describe, microseconds, parse_bytes, parse_duration
+from muntin.units import describe, microseconds, parse_bytes, parse_duration, window_meant
 
 SECOND = 1_000_000
 
@@ -115,3 +115,20 @@ def test_bytes_on_the_command_line(text: str, size: int) -> None:
 def test_what_is_no_number_of_bytes_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match=r"expected bytes|not a"):
         parse_bytes(text)
+
+
+@pytest.mark.parametrize(
+    ("asked", "names", "meant"),
+    [
+        ("1 hour", ["1 hour"], "1 hour"),
+        ("1 hour", ["1 minute", "1 hour every 5 minutes"], "1 hour every 5 minutes"),
+        ("1 hour", ["1 hour every 5 minutes", "1 hour"], "1 hour"),
+        ("1 hour", ["1 hour every 5 minutes", "1 hour every 10 minutes"], None),
+        ("1 hour", ["11 hours"], None),
+        ("", ["1 hour"], None),
+    ],
+)
+def test_a_window_is_meant_by_its_name_or_its_length(
+    asked: str, names: list[str], meant: str | None
+) -> None:
+    assert window_meant(asked, names) == meant

@@ -29,6 +29,7 @@ from muntin.errors import (
     WireError,
 )
 from muntin.store.storage import Place, Storage, storage_of
+from muntin.units import window_meant
 
 if TYPE_CHECKING:
     from muntin.ask.answering import PastRows
@@ -166,18 +167,20 @@ class Client:
     def latest(self, job: str, window: str | None = None) -> list[Answer]:
         """The newest result of each of a job's windows, from the memory of the program.
 
-        Or of one of them, by its name, as `1 hour`; an InputError if there is none of that name.
+        Or of one of them, by its name or length, as `1 hour`; an InputError if there is none.
         """
         answers = self._answers(job, "latest")
-        found = [each for each in answers if window in (None, each.window)]
-        if window is not None and not found:
-            windows = [each.window for each in answers]
+        if window is None:
+            return answers
+        windows = [each.window for each in answers]
+        if window not in windows:
             with suppress(MuntinError):  # it does not run any more
-                windows += self.job(job).windows
-            if window not in windows:
-                there = ", ".join(f"'{each}'" for each in dict.fromkeys(windows)) or "none"
-                raise InputError(f"job '{job}' has no window '{window}'; there are: {there}")
-        return found
+                windows = list(dict.fromkeys([*windows, *self.job(job).windows]))
+        meant = window_meant(window, windows)
+        if meant is None:
+            there = ", ".join(f"'{each}'" for each in windows) or "none"
+            raise InputError(f"job '{job}' has no window '{window}'; there are: {there}")
+        return [each for each in answers if each.window == meant]
 
     def results(self, job: str) -> list[Answer]:
         """All results of a job."""

@@ -181,6 +181,7 @@ def _refused(shape: Shape, row: pa.Table, place: int, expression: str) -> Refuse
     plain: list[tuple[str, str, dict[str, pa.Table]]] = [(c, "records", {}) for c in conditions]
     at = row.column(shape.axis.column)[0].as_py()
     beside = records_sql(shape), joined_rows(shape, at)
+    plain += [(each.sql, "records", beside[1]) for each in shape.lookups]
     every = [expression] if expression else filter(None, (where, *shape.scalars))
     for sql, records, tables in [*plain, *((sql, *beside) for sql in every)]:
         try:
@@ -202,4 +203,6 @@ def _as_said(shape: Shape, sql: str) -> str:
     """An expression with what users call the columns of tables and elements of lists."""
     for each in shape.lists:
         sql = sql.replace(quote(each.column), quote(each.words))
+    for lookup in shape.lookups:
+        sql = lookup.words if sql == lookup.sql else sql.replace(quote(lookup.column), lookup.words)
     return re.sub(r'"__j\d+_', '"', sql)

@@ -19,7 +19,7 @@ from muntin.kernel.sketches import stable_hash_sql
 from muntin.model.jobs import Finish, Job
 from muntin.model.records import COPY, MARK, MEMBER, ORIGIN, SET, SHAPE, SHARE, TIME, UNTIL
 from muntin.model.shapes import Cell, Key, Merge, Part, Shape
-from muntin.model.tables import Join, Unnest
+from muntin.model.tables import Join, Lookup, Unnest
 from muntin.units import FIRST_US, LAST_US, describe_window
 from muntin.windows.spec import WindowSpec
 
@@ -46,8 +46,11 @@ def spec_id(spec: WindowSpec) -> int:
 def records_sql(shape: Shape) -> str:
     """The records, each with what is joined beside it, and as often as it counts."""
     records = "records"
-    beside: list[Join | Unnest] = [*shape.joins, *shape.lists]
+    beside: list[Join | Unnest | Lookup] = [*shape.joins, *shape.lists, *shape.lookups]
     for join in sorted(beside, key=lambda each: each.number):
+        if isinstance(join, Lookup):
+            records = f"(SELECT *, ({join.sql}) AS {join.column} FROM {records})"
+            continue
         if isinstance(join, Unnest):
             records += f" CROSS JOIN unnest({join.sql}) AS __list{join.number}({join.column})"
             continue

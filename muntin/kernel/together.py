@@ -82,7 +82,8 @@ def _measures_of(shape: Shape) -> tuple[Measure, ...]:
         and len(shape.parts) == 1
         and not any((shape.gap, shape.spans, shape.sample, shape.apart))
         and shape.revise_us is None
-        and not (shape.joins or shape.lists or shape.sets or shape.copies > 1)
+        and not (shape.joins or shape.lists or shape.lookups or shape.sets)
+        and shape.copies == 1
         and all(key.type in _KEYS for key in shape.keys)
         and (shape.where is None or bool(shape.conditions))
     )

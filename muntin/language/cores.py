@@ -18,10 +18,11 @@ from muntin.language.composites import composed, view_of
 from muntin.language.derived import stream_name
 from muntin.language.joins import joined, unnested
 from muntin.language.latest import is_latest, latest_name
+from muntin.language.lookups import expression_of, looked_up, tables_read
 from muntin.language.messages import nearest
 from muntin.language.queries import usual_name
 from muntin.language.scope import Scope, Shown, View
-from muntin.language.script import Script
+from muntin.language.script import Script, span
 from muntin.language.sources import OF_JOB
 from muntin.language.unjoined import Side, grouped_first
 from muntin.model.streams import Stream
@@ -129,6 +130,7 @@ class _Finder:
         self._streams = {name.lower(): stream for name, stream in streams.items()}
         self._tables = {name.lower(): table for name, table in tables.items()}
         self._seen: set[int] = set()
+        self._looked: set[int] = set()  # subqueries that are looked up for each record
         self.found = Found()
 
     def check_all_seen(self, query: exp.Expr) -> None:
@@ -209,9 +211,10 @@ class _Finder:
                 raise self._unjoined(source, view, select, sides)
             for join in joins:
                 view = self._joined(view, join, names, select, sides)
-        for clause in ("where", "group"):
-            self._refuse_subqueries(select.args.get(clause))
-        if not _aggregates(select, self._scope(select, view)):
+        self._refuse_looked_up_keys(select, view)
+        aggregates = _aggregates(select, self._scope(select, view))
+        view = self._looked_up(select, view, aggregates, names)
+        if not aggregates:
             return self._view(select, view)
         self.found.cores.append(Core(select, view))
         self._inside(select, names, "expressions", "having", "qualify", "order")
@@ -345,16 +348,55 @@ class _Finder:
             value = joins_of(select) if clause == "joins" else select.args.get(clause) or []
             for node in value if isinstance(value, list) else [value]:
                 for query in _queries(node, skip_source=clause == "joins"):
-                    if self.query(query, names) is not None:
+                    if id(query) not in self._looked and self.query(query, names) is not None:
                         message = f"{_EVERY_RECORD}, so a subquery aggregates: SELECT max(x) FROM …"
                         raise self._script.error(message, query)
+
+    def _looked_up(self, select: exp.Select, view: View, groups: bool, names: _Names) -> View:
+        """The view with what subqueries over tables tell of records: in WHERE, and in SELECT.
+
+        Of a SELECT of `groups`, in the arguments and filters of its aggregates.
+        """
+        places = [select.args["where"]] if select.args.get("where") else []
+        others = [*select.expressions]
+        if groups:
+            others += [select.args[c] for c in ("having", "qualify", "order") if select.args.get(c)]
+            walks = (node for other in others for node in other.walk(prune=is_query))
+            others = [node for node in walks if is_aggregate(node) and not is_windowed(node)]
+        found = {id(query): query for place in (*places, *others) for query in _queries(place)}
+        tables = {name: table for name, table in self._tables.items() if name not in names}
+        for query in sorted(found.values(), key=_length):  # first those that are inside of others
+            read = tables_read(query, tables)
+            if read is None:
+                self._refuse_subqueries(query)
+            self._seen |= {id(node) for node in query.find_all(exp.Table)}
+            self._looked.add(id(query))
+            view = looked_up(self._script, view, query, read or {})
+        return view
+
+    def _refuse_looked_up_keys(self, select: exp.Select, view: View) -> None:
+        """Keys are told by one record, so what a table tells of it has a name before."""
+        group = select.args.get("group")
+        named = {item.alias.lower(): item for item in select.expressions if item.alias}
+        for key in group.expressions if group is not None else ():
+            plain = isinstance(key, exp.Column) and len(key.parts) == 1
+            meant = named.get(key.name.lower(), key) if plain else key
+            query = next(_queries(meant), None)
+            if query is not None:
+                message = (
+                    "a key of GROUP BY is told by one record alone; what a subquery over tables "
+                    f"tells of it is named first: FROM (SELECT *, x IN (SELECT …) AS y FROM "
+                    f"{view.reads.name}) GROUP BY y"
+                )
+                raise self._script.error(message, query)
 
     def _refuse_subqueries(self, clause: exp.Expr | None) -> None:
         query = next(_queries(clause), None) if clause is not None else None
         if query is not None:
             message = (
-                "each record is looked at by itself, before others have come, so a subquery cannot "
-                "stand here; compare groups with HAVING, or in a SELECT around this one"
+                "each record is looked at by itself, before others have come, so a subquery over "
+                "records cannot stand here; WHERE may look into LATEST(job) and tables. Compare "
+                "groups with HAVING, or in a SELECT around this one"
             )
             raise self._script.error(message, query)
 
@@ -401,6 +443,11 @@ class _Finder:
             f"{_WHAT_TO_WRITE}, where last(x) is the newest value, and say {words} over the groups"
         )
         return self._script.error(message, value if isinstance(value, exp.Expr) else None, select)
+
+
+def _length(query: exp.Expr) -> int:
+    start, end = span(expression_of(query.unnest())) or (0, 0)
+    return end - start
 
 
 def joins_of(select: exp.Select) -> list[exp.Expr]:

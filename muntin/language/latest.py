@@ -16,6 +16,7 @@ from muntin.language.script import Script
 from muntin.model.jobs import Job
 from muntin.model.streams import Stream
 from muntin.model.tables import OF_JOB, Table
+from muntin.units import window_meant
 
 
 def is_latest(node: exp.Expr) -> bool:
@@ -75,9 +76,12 @@ def _tables(
             raise script.error(message, given[0], node.this)
         name, windows = name if job is None else job.title, expected.windows
         wanted = given[1].name if len(given) == 2 else ""
-        if wanted and windows and wanted not in windows:
-            hint = nearest(wanted, windows, "it has none")
-            raise script.error(f"job '{name}' has no window '{wanted}'; {hint}", given[1])
+        if wanted and windows:
+            meant = window_meant(wanted, windows)
+            if meant is None:
+                hint = nearest(wanted, windows, "it has none")
+                raise script.error(f"job '{name}' has no window '{wanted}'; {hint}", given[1])
+            wanted = meant
         if not wanted and len(windows) > 1:
             said = f"LATEST({name}, '{windows[0]}')"
             message = f"job '{name}' has several windows; say of which, as in {said}"

@@ -232,7 +232,11 @@ class _Taker:
         if job.name in self.paused:
             message = f"job '{job.name}' is paused; RESUME JOB {job.name} first"
             raise self.script.error(message, node.this)
-        made = self._made_anew(job, values | {name: words})
+        try:
+            made = self._made_anew(job, values | {name: words})
+        except LanguageError as error:
+            message = f"{words} cannot stand for ${name} in job '{job.name}': {error.message}"
+            raise LanguageError(message, self.script.text, start, end) from error
         self._exchange(before, made)
         at: Moment = "window" if _unlike(before, made) is not None else "pane"
         return Set(made[0], name, at, made[1:])
@@ -342,6 +346,8 @@ def unlike(before: Job, job: Job) -> str | None:
         return "it groups by other keys"
     if (old.parts, old.joins, old.lists) != (new.parts, new.joins, new.lists):
         return "it has other aggregates"
+    if old.lookups != new.lookups:
+        return "it looks up something else"
     kept = (old.revise_us, old.sample, old.apart, old.begin, old.until, old.spans)
     if kept != (new.revise_us, new.sample, new.apart, new.begin, new.until, new.spans):
         return "of its panes, more or others have to be kept by its bounds"

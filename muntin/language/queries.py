@@ -33,7 +33,7 @@ from muntin.model.jobs import Job, Order, Output
 from muntin.model.records import POSITION, UNTIL
 from muntin.model.shapes import KeySet, Shape
 from muntin.model.streams import Stream, records_of
-from muntin.model.tables import Join, Table, Unnest
+from muntin.model.tables import Join, Lookup, Table, Unnest
 
 RESERVED = ("job", "window_name", "window_start", "window_end", "records_read", "records_bad",
             "records_late", "records_failed", "c2", "c2_records", "revision", "emitted_at",
@@ -136,6 +136,7 @@ def shape_of(view: View, over: Over, uses: Iterable[str], **parts: Any) -> Shape
     return Shape(
         joins=tuple(each for each in view.joins if isinstance(each, Join)),
         lists=tuple(each for each in view.joins if isinstance(each, Unnest)),
+        lookups=tuple(each for each in view.joins if isinstance(each, Lookup)),
         stream=stream.name,
         records=records_of(stream, uses),
         uses=uses,

@@ -20,7 +20,7 @@ from muntin.language.messages import nearest, reason
 from muntin.language.script import Script
 from muntin.model.records import COPY, POSITION, Column
 from muntin.model.streams import Stream
-from muntin.model.tables import Join, Unnest
+from muntin.model.tables import Join, Lookup, Unnest
 
 # What a text may have been meant to be, with how a value is called.
 # What a type that was taken from a sample may have been meant to be, and why it was not taken.
@@ -52,13 +52,15 @@ class View:
     called: tuple[str, ...]
     columns: Mapping[str, Shown]
     where: tuple[Shown, ...] = ()
-    joins: tuple[Join | Unnest, ...] = ()
+    joins: tuple[Join | Unnest | Lookup, ...] = ()
     beside: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     """Of tables that are joined, by what they are called: columns, and their names beside records.
 
     Those names are among `columns` too.
     """
-    uses: frozenset[str] = frozenset()  # of the conditions of joins
+    uses: frozenset[str] = frozenset()  # of the conditions of joins, and of lookups
+    lookups: Mapping[int, str] = field(default_factory=dict)
+    """By the identity of expressions that tables have to tell, the columns that they are."""
     member: Stream | None = None  # whose records these are, if the stream has several
 
     @property
@@ -107,6 +109,7 @@ class Scope:
         self._own = {c.name: c.type for c in columns}
         self._columns = self._own
         self._shown = view.columns if view is not None else {}
+        self._lookups = view.lookups if view is not None else {}
         self._beside: Mapping[str, Mapping[str, str]] = {}
         if view is not None:
             self._beside = {name.lower(): columns for name, columns in view.beside.items()}
@@ -118,7 +121,7 @@ class Scope:
 
     def sql(self, node: exp.Expr, before: int | None = None) -> str:
         """The expression with columns by their exact names. `before` ends the items it sees."""
-        return self.script.words(node, lambda inner: self._name_sql(inner, before))
+        return self.script.words(node, lambda inner: self.name_sql(inner, before))
 
     def bound(self, node: exp.Expr, before: int | None = None) -> tuple[str, str]:
         """The expression's SQL and type, if DuckDB can evaluate it on a record."""
@@ -227,7 +230,10 @@ class Scope:
         exact = self._exact.get(names[0].lower()) if names else None
         return [exact, *names[1:]] if exact is not None else []
 
-    def _name_sql(self, node: exp.Expr, before: int | None) -> str | None:
+    def name_sql(self, node: exp.Expr, before: int | None = None) -> str | None:
+        """What takes the place of a name, or of what is looked up; None of anything else."""
+        if id(node) in self._lookups:
+            return self._lookups[id(node)]
         if isinstance(node, exp.Limit) and isinstance(node.this, exp.Expr):
             return self.sql(node.this, before)  # of a list in an aggregate: DuckDB has none
         if not isinstance(node, exp.Column) or is_parameter(node):

@@ -12,7 +12,7 @@ from hashlib import sha256
 from typing import Literal
 
 from muntin.model.records import RECORDS, TIME, Axis, Spans
-from muntin.model.tables import Join, Unnest
+from muntin.model.tables import Join, Lookup, Unnest
 
 
 class Merge(StrEnum):
@@ -161,6 +161,8 @@ class Shape:
     """Tables whose rows are beside each record."""
     lists: tuple[Unnest, ...] = ()
     """Lists whose elements are beside each record; with joins, they are numbered as they follow."""
+    lookups: tuple[Lookup, ...] = ()
+    """What tables tell of each record, by expressions; numbered with joins and lists."""
     sets: tuple[KeySet, ...] = ()
     """Where rows are grouped by several sets of keys: `__set` is a key that says by which."""
     since: int | None = None
@@ -195,7 +197,7 @@ class Shape:
             self.axis, self.begin, self.until, self.gap and self.reach, self.spans, self.sample,
             self.apart, self.revise_us, self.pane if self.keeps_panes else None,
             *((self.copies, self.sets) if self.copies > 1 or self.sets else ()),
-            *self.joins, *self.lists, *self.members,
+            *self.joins, *self.lists, *self.lookups, *self.members,
             *(() if self.since is None else ("since", self.since)),
             *(() if self.draws is None else (self.draws,)),
         )  # fmt: skip

@@ -1,4 +1,4 @@
-"""What stands beside each record: rows of tables, in their versions, and elements of lists."""
+"""What stands beside each record: rows of tables, in their versions, elements of lists, lookups."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 from muntin.model.records import NOWHERE, Axis, Column
 
+_NEVER = "false"
 OF_JOB = "job"  # the kind of a table whose rows are the newest result of a job
 
 
@@ -64,6 +65,15 @@ class Join:
     on: str
     left: bool = False
 
+    @classmethod
+    def aside(cls, table: Table, number: int) -> Join:
+        """A table that statements can read, and of which no row is beside a record."""
+        return cls(table, number, _NEVER, left=True)
+
+    @property
+    def is_aside(self) -> bool:
+        return self.on == _NEVER
+
     @property
     def relation(self) -> str:
         return f"__table{self.number}"
@@ -90,6 +100,24 @@ class Unnest:
     @property
     def column(self) -> str:
         return f"__u{self.number}"
+
+    @property
+    def columns(self) -> dict[str, str]:
+        return {self.column: self.type}
+
+
+@dataclass(frozen=True)
+class Lookup:
+    """An expression over a record and tables that are aside, whose value the record is beside."""
+
+    sql: str
+    number: int
+    type: str
+    words: str = field(default="", compare=False, repr=False)  # what the user has written
+
+    @property
+    def column(self) -> str:
+        return f"__l{self.number}"
 
     @property
     def columns(self) -> dict[str, str]:

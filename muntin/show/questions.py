@@ -24,6 +24,7 @@ from muntin.language.queries import RESERVED
 from muntin.model.records import Column
 from muntin.run.derived import fields_of
 from muntin.store.results import Results
+from muntin.units import window_meant
 
 _UNTOLD = ("job", "c2_records", "records_bad", "records_late", "records_failed")
 _MISSING = re.compile(r"Table with name (\S+) does not exist")
@@ -89,14 +90,15 @@ class Question:
         window = " ".join(word.text.lower() for word in words)
         if words and words[0].token_type is TokenType.STRING:
             window = words[0].text
-        if words and window not in windows:
+        meant = window_meant(window, windows)
+        if words and meant is None:
             message = f"job '{name}' has no window '{window}'; {nearest(window, windows, '')}"
             raise self._error(message, words[0].start, words[-1].end + 1)
         if not words and len(windows) > 1:
             message = f"job '{name}' has several windows; say of which, as in "
             message += f"LATEST({name}, '{windows[0]}')"
             raise self._error(message, latest.start, asked.end + 1)
-        wanted = window if words else windows[0] if windows else ""
+        wanted = meant or (windows[0] if windows else "")
         rows = _finished(rows, wanted)
         if not rows.num_rows:  # the newest ones may be open, and shown
             rows = _finished(results.read(name), wanted)

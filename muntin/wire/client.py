@@ -15,10 +15,13 @@ from muntin.model.records import Column
 from muntin.model.streams import Stream
 from muntin.wire.addresses import addresses
 from muntin.wire.keys import Keys
+from muntin.wire.lines import Line
+from muntin.wire.lines import seconds as seconds_of_line
 from muntin.wire.messages import Exchange, Fetch, Heard, Parcel, Range, decode, encode, unpack
 
 SECONDS = 5.0  # after which an agent that says nothing is away
 _OF_RELAY = 0.7  # of the patience that it meets, so that its own answer is in time
+_LEAST = 0.1  # seconds that anybody has for an answer
 _TRIES = 3  # to get a delivery that arrives damaged
 _Answer = TypeVar("_Answer")
 _WITHOUT_KEYS = "; one that listens to others needs --keys"
@@ -40,10 +43,22 @@ class Client:
 
     keys: Keys | None = None
 
-    def exchange(self, address: str, told: Exchange) -> Heard:
-        """One look at an agent or relay. Raises a WireError if it is away, or refuses."""
-        patience = SECONDS * _OF_RELAY ** len(told.relays)
+    def exchange(self, address: str, told: Exchange, spent: float = 0.0) -> Heard:
+        """One look at an agent or relay. Raises a WireError if it is away, or refuses.
+
+        So many seconds were `spent` on waiting for it before, and are not waited once more.
+        """
+        patience = max(_LEAST, SECONDS * _OF_RELAY ** len(told.relays) - spent)
         return self._asked(address, "exchange", told, Heard, patience)
+
+    def line(self, address: str) -> Line:
+        """A line for exchanges with an agent or relay, which may not be there."""
+        try:
+            options = self._options(seconds_of_line())
+            descriptor = flight.FlightDescriptor.for_command(b"exchange")
+            return Line(*self._connected(address).do_exchange(descriptor, options))
+        except (pa.ArrowException, ValueError) as error:
+            raise self._refused(address, error) from error
 
     def columns(self, address: str, stream: Stream) -> tuple[Column, ...]:
         """The columns that an agent finds in its logs of a stream."""

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import struct
 import zlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from hashlib import sha256
@@ -208,6 +208,12 @@ class Parcel:
 
 def encode(message: object) -> bytes:
     return msgspec.json.encode(message)
+
+
+def encoded_for(told: Exchange) -> Callable[[Mapping[str, Known]], bytes]:
+    """Encodes an exchange for one address after another: all but who is `known` there, once."""
+    before, known, after = encode(replace(told, known={})).partition(b'"known":{}')
+    return lambda mine: b"".join((before, known[:-2], encode(mine), after))
 
 
 def decode(data: bytes, kind: type[_Message]) -> _Message:

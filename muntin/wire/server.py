@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from hmac import compare_digest
 from typing import Any, Protocol, TypeVar
 
@@ -57,6 +58,7 @@ class Server(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow has no t
                 middleware={"token": _Doorman(keys.token)},
             )
         self._host = host
+        self._ending = False
 
     def do_action(self, context: object, action: flight.Action) -> Iterator[bytes]:
         kinds: dict[str, tuple[type, Callable[[Any], object]]] = {
@@ -69,6 +71,21 @@ class Server(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow has no t
         kind, answer = kinds[action.type]
         told: object = _understood(action.body.to_pybytes(), kind)
         return iter([encode(_answered(lambda: answer(told)))])
+
+    def do_exchange(self, context: object, descriptor: object, reader: Any, writer: Any) -> None:
+        """Answers exchanges on a line, until who asks has ended it or this server is to end."""
+        while not self._ending:
+            try:
+                data = reader.read_chunk().app_metadata
+            except (StopIteration, pa.ArrowException):
+                return
+            told = _understood(data.to_pybytes() if data is not None else b"", Exchange)
+            writer.write_metadata(encode(_answered(partial(self._host.exchange, told))))
+
+    def shutdown(self) -> None:
+        """Ends when all calls are answered and lines are over, which is soon."""
+        self._ending = True
+        super().shutdown()
 
     def do_get(self, context: object, ticket: flight.Ticket) -> flight.RecordBatchStream:
         wanted = _understood(ticket.ticket, Fetch)

@@ -101,6 +101,12 @@ def test_what_cannot_be_is_told(text: str, message: str | None) -> None:
     assert message in str(raised.value)
 
 
+def test_a_value_that_does_not_fit_is_told_where_it_stands() -> None:
+    with pytest.raises(LanguageError, match="'x' cannot stand for \\$least in job 'j'") as raised:
+        orders("SET j.factor = 2;\nSET j.least = 'x'", PROGRAM)
+    assert (raised.value.line, raised.value.column) == (2, 15)
+
+
 def test_orders_are_no_part_of_a_program() -> None:
     with pytest.raises(LanguageError, match="said to jobs that run"):
         mt.sql(f"{STREAM} CREATE {FIRST}; PAUSE JOB j")

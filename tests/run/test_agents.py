@@ -269,8 +269,8 @@ def test_an_agent_that_never_sends_anything_is_not_awaited_for_ever(tmp_path: Pa
             agent.step = agent._attend = Mock(return_value=False)  # type: ignore[method-assign]
             pipeline = Pipeline(asked([first, second]), idle=2.0)
             stack.callback(pipeline.intake.close)
+            started = time.monotonic()
             pipeline.turn()
-        started = time.monotonic()
         pipeline.until(10)
         assert time.monotonic() - started > 1.5
 

@@ -31,6 +31,7 @@ WINDOW 10 SECONDS;
 CREATE JOB watched AS SELECT logs.k, count(*) AS n FROM logs JOIN LATEST(hot) l USING (k)
 GROUP BY logs.k WINDOW 10 SECONDS;
 """
+LOOKED_UP = JOBS.replace("JOIN LATEST(hot) l USING (k)", "WHERE k IN (SELECT k FROM LATEST(hot))")
 STEP = 10
 
 
@@ -105,12 +106,12 @@ def has_read(agent: Agent, step: int) -> None:
 
 
 @contextmanager
-def two(folder: Path) -> Iterator[tuple[list[Agent], Pipeline]]:
+def two(folder: Path, jobs: str = JOBS) -> Iterator[tuple[list[Agent], Pipeline]]:
     """Two agents, one of them behind a relay, and who reads them."""
     with ExitStack() as stack:
         served = [stack.enter_context(serving(n, folder / n, slack="")) for n in ("web1", "web2")]
         agents, (first, second) = [agent for agent, _ in served], [place for _, place in served]
-        pipeline = Pipeline([stack.enter_context(relaying(first))[1], second])
+        pipeline = Pipeline([stack.enter_context(relaying(first))[1], second], jobs)
         stack.callback(pipeline.intake.close)
         yield agents, pipeline
 
@@ -126,10 +127,11 @@ STEPS = [
 ]
 
 
-def test_rows_are_those_of_counting_by_hand(tmp_path: Path) -> None:
+@pytest.mark.parametrize("jobs", [JOBS, LOOKED_UP], ids=["joined", "looked up"])
+def test_rows_are_those_of_counting_by_hand(tmp_path: Path, jobs: str) -> None:
     for name in ("web1", "web2"):
         write(tmp_path / name, -1, "w")  # from where on both are there
-    with two(tmp_path) as (agents, pipeline):
+    with two(tmp_path, jobs) as (agents, pipeline):
         for number, step in enumerate(STEPS):
             for name, keys in zip(("web1", "web2"), step, strict=True):
                 write(tmp_path / name, number, keys)

@@ -39,6 +39,11 @@ JOBS = (
     "CREATE JOB beside AS SELECT g.k, g.n, l.k AS hottest FROM "
     "(SELECT k, count(*) AS n FROM s GROUP BY k) g LEFT JOIN LATEST(hot) l ON true "
     "WINDOW 10 SECONDS;"
+    "CREATE JOB looked AS SELECT k, count(*) AS n, "
+    "sum((SELECT max(n) FROM LATEST(hot))) AS times FROM s "
+    "WHERE k IN (SELECT k FROM LATEST(hot)) GROUP BY k WINDOW 10 SECONDS;"
+    "CREATE JOB others AS SELECT count(*) FILTER (WHERE k NOT IN (SELECT k FROM LATEST(hot))) AS n "
+    "FROM s WINDOW 10 SECONDS;"
 )
 
 
@@ -88,6 +93,14 @@ def test_the_newest_result_counts_from_the_next_pane_on(steps: list[list[str]]) 
             assert used == STARTED + 10 * (number - 1)
         (beside,) = [r for r in results if r.job == "beside" and r.start == start]
         assert {row["hottest"] for row in beside.rows.to_pylist()} == {seen}
+        looked = [r for r in results if r.job == "looked" and r.start == start]
+        rows = [tuple(row.values()) for result in looked for row in result.rows.to_pylist()]
+        times = count * steps[number - 2].count(seen)
+        assert rows == ([(seen, count, times)] if count else [])
+        (others,) = [r for r in results if r.job == "others" and r.start == start]
+        assert others.rows.to_pylist() == [{"n": len(steps[number]) - count}]
+        ended = (STARTED + 10 * (number - 1)) * 1_000_000
+        assert [tuple(each) for each in others.used] == [("hot", "10 seconds", ended, 1)]
 
 
 CIRCLES = (
@@ -141,12 +154,15 @@ def test_explain_shows_cycles(tmp_path: Path) -> None:
     assert "  cycle  " not in explain(sql(text(tmp_path)))
 
 
+@pytest.mark.parametrize("sliding", ["", " EVERY 5 MINUTES"])
 @pytest.mark.parametrize("window", ["'1 hour'", "1 HOUR"])
-def test_one_of_several_windows_is_named_as_it_is_written(window: str, tmp_path: Path) -> None:
-    jobs = HOT + "WINDOW 1 MINUTE, 1 HOUR; CREATE JOB a AS SELECT s.k, count(*) AS n FROM s JOIN "
-    named = f"LATEST(hot, {window}) l USING (k) GROUP BY s.k WINDOW 1 MINUTE;"
+def test_one_of_several_windows_is_named_as_it_is_written(
+    window: str, sliding: str, tmp_path: Path
+) -> None:
+    jobs = HOT + f"WINDOW 1 MINUTE, 1 HOUR{sliding}; CREATE JOB a AS SELECT s.k, count(*) AS n "
+    named = f"FROM s JOIN LATEST(hot, {window}) l USING (k) GROUP BY s.k WINDOW 1 MINUTE;"
     (table,) = sql(text(tmp_path, jobs + named)).jobs["a"].tables
-    assert (table.job, table.window) == ("hot", "1 hour")
+    assert (table.job, table.window) == ("hot", f"1 hour{sliding.lower()}")
 
 
 REFUSED = {
@@ -174,6 +190,35 @@ REFUSED = {
 def test_what_cannot_be_used_is_refused(jobs: str, tmp_path: Path) -> None:
     with pytest.raises(LanguageError, match=REFUSED[jobs]):
         sql(text(tmp_path, jobs))
+
+
+def test_records_for_which_a_lookup_fails_are_told_of(tmp_path: Path) -> None:
+    """Of a value that cannot be compared, and of a subquery with more rows than one."""
+    jobs = (
+        "CREATE JOB all AS SELECT k, count(*) AS n FROM s GROUP BY k WINDOW 10 SECONDS;"
+        "CREATE JOB cast AS SELECT count(*) AS n FROM s "
+        "WHERE CAST(k AS BIGINT) IN (SELECT n FROM LATEST(all)) WINDOW 10 SECONDS;"
+        "CREATE JOB one AS SELECT count(*) AS n FROM s "
+        "WHERE 1 = (SELECT n FROM LATEST(all)) WINDOW 10 SECONDS;"
+    )
+    program, notes = sql(text(tmp_path, jobs)), list[str]()
+    run = InlineRun(program.streams["s"], program.jobs_of("s"), Rules(True), notes.append)
+    readers, found = Readers([], [run.loop]), list[Result]()
+    for number, keys in enumerate(["1", "1", "1x", "12", "12", "1"]):
+        write(tmp_path, [(STARTED + 10 * number + 5, key) for key in keys])
+        emission = run.turn(STARTED + 10.0 * number + 6)
+        readers.hand_on(run.loop, emission)
+        found += emission.results()
+    told = [note for note in notes if "failed on" in note]
+    assert any(
+        "CAST(k AS BIGINT) IN (SELECT n FROM LATEST(all)) failed on k = 'x'" in t for t in told
+    )
+    assert any(
+        "(SELECT n FROM LATEST(all)) failed on" in t and "More than one row" in t for t in told
+    )
+    rows = {(r.job, (r.start // 1_000_000 - STARTED) // 10): r.rows.to_pylist() for r in found}
+    assert rows["cast", 2] == [{"n": 1}]
+    assert rows["one", 2] == [{"n": 2}]
 
 
 def test_before_a_result_there_are_no_rows(tmp_path: Path) -> None:
@@ -218,9 +263,10 @@ def test_results_reach_tasks_on_spark(tmp_path: Path, spark: SparkSession) -> No
             if turn.bytes:
                 break
     run.stop.set()
-    watched = [result for result in results if result.job == "watched"]
-    assert watched
-    assert all(row["k"] == "x" and row["n"] == 2 for r in watched for row in r.rows.to_pylist())
+    for job in ("watched", "looked"):
+        watched = [result for result in results if result.job == job]
+        assert watched
+        assert all(row["k"] == "x" and row["n"] == 2 for r in watched for row in r.rows.to_pylist())
 
 
 @pytest.mark.spark

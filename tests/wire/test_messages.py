@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -27,6 +28,7 @@ from muntin.wire.messages import (
     Range,
     decode,
     encode,
+    encoded_for,
     pack,
     unpack,
 )
@@ -143,3 +145,10 @@ def test_deep_nesting_is_refused() -> None:
         decode(b"[" * 1_000_000, Exchange)
     with pytest.raises(WireError):
         decode(b'{"plan":' * 100_000, Exchange)
+
+
+def test_an_exchange_is_encoded_once_for_all() -> None:
+    told = Exchange('a "known":{} b', "logs", "d", {"x": Known(1)}, plan(), wanted={"known": 1})
+    encoded = encoded_for(told)
+    for mine in ({}, {"x": Known(3)}, {"y": Known(0, {"__position": 7}), "z": Known(1)}):
+        assert encoded(mine) == encode(replace(told, known=mine))

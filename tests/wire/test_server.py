@@ -9,6 +9,7 @@ import pyarrow as pa
 import pytest
 from pyarrow import flight
 
+from muntin.errors import WireError
 from muntin.wire.client import Client
 from muntin.wire.messages import Exchange, Fetch, Known, Range, encode
 from muntin.wire.server import Server
@@ -50,6 +51,20 @@ def test_what_is_no_message_is_refused_in_a_sentence(tmp_path: Path) -> None:
                 ).read_all()
             with pytest.raises((pa.ArrowException, NotImplementedError)):
                 list(own.list_flights())
+        assert Client().settings(place, "logs")["FORMAT"] == "json"
+
+
+def test_what_is_no_message_is_refused_on_a_line(tmp_path: Path) -> None:
+    told = encode(Exchange("p", "logs", "d"))
+    with serving("web01", tmp_path) as (_, place):
+        for wrong in (b"", b"{", b"\xff" * 1000, told[:-1], told + b"x", b" " * 9000):
+            line = Client().line(place)
+            line.say(told)
+            assert [news.agent for news in line.answer().news] == ["web01"]
+            line.say(wrong)
+            with pytest.raises(WireError, match="the line is over"):
+                line.answer()
+            line.close()
         assert Client().settings(place, "logs")["FORMAT"] == "json"
 
 
