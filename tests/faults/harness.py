@@ -45,6 +45,7 @@ def run(
                 if trial.random.random() < 0.5:
                     trial.go_on()
                     trial.look("it went on")
+                    trial.ask(1)
             trial.go_on()
         except UnhealedError as error:
             unhealed = str(error)
@@ -115,8 +116,9 @@ def table(outcomes: Sequence[Outcome]) -> str:
 
     Panes are named in vain that are said to be missing, and lack nothing. Most are of windows that
     left by their bounds, and had no time to hear that this was all; the others are counted apart.
+    The last line has ranges of the past.
     """
-    lines = [COLUMNS]
+    lines: list[tuple[str, ...]] = [COLUMNS]
     struck = [s for outcome in outcomes for s in outcome.struck]
     for kind in [*FAULTS, ""]:
         those = [_of(outcome, kind) for outcome in outcomes]
@@ -147,11 +149,12 @@ def table(outcomes: Sequence[Outcome]) -> str:
             f"{len(total):,}",
             f"{sum(w.is_complete for w in total) / max(1, len(total)):.0%}",
             *_in_vain(total),
-            str(len({id(w.window) for o in outcomes for w in o.verdict.wrong})),
+            str(len({id(w.window) for o in outcomes for w in o.verdict.wrong} & {*map(id, total)})),
             str(sum(len(o.verdict.twice) for o in outcomes)),
             "",
         )
     )
+    lines.append(_asked(outcomes))
     widths = [max(len(line[i]) for line in lines) for i in range(len(COLUMNS))]
     return "\n".join(
         "  ".join(
@@ -160,6 +163,16 @@ def table(outcomes: Sequence[Outcome]) -> str:
         )
         for line in lines
     )
+
+
+def _asked(outcomes: Sequence[Outcome]) -> tuple[str, ...]:
+    """The line of ranges that were asked about."""
+    ranges = [each for outcome in outcomes for each in outcome.verdict.ranges]
+    wrong = {id(w.window) for o in outcomes for w in o.verdict.wrong} & {id(r) for r in ranges}
+    complete = sum(each.is_complete for each in ranges) / max(1, len(ranges))
+    in_vain = sum(each.in_vain for each in ranges)
+    shown = f"{len(ranges):,}", f"{complete:.0%}", f"{in_vain:,}", "", str(len(wrong))
+    return "ranges asked about", "", *shown, "", ""
 
 
 def _in_vain(windows: Sequence[Window]) -> tuple[str, str]:

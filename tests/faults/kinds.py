@@ -136,7 +136,7 @@ def clock_jumps(trial: Trial) -> Struck | None:
     ahead = trial.random.choice([-1, 1]) * trial.random.uniform(1.0, 30.0)
     trial.set_clock(ahead)
     seconds = trial.random.uniform(1.0, 8.0)
-    return Struck("", f"{ahead:+.1f} s", lambda: trial.set_clock(0.0), seconds)
+    return Struck("", f"{ahead:+.1f} s", lambda: trial.set_clock(0.0), seconds, ahead=ahead)
 
 
 def disk_is_full(trial: Trial) -> Struck | None:
