@@ -205,6 +205,7 @@ class _Reader:
                     raise
                 known = max(0, left) if in_bytes else None
                 self._add(_Read(lane, order, None, str(error), True, known), 0)
+                self._flush()  # what is lost is behind what was read, and not behind what follows
 
     @property
     def is_full(self) -> bool:

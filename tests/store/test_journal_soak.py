@@ -8,6 +8,7 @@ import pytest
 
 from benchmarks.soak import FAST, soak
 from muntin.store import delta
+from tests.store import soaking
 
 
 def test_a_state_does_not_grow_with_its_age(
@@ -26,3 +27,19 @@ def test_a_state_does_not_grow_with_its_age(
         # Of the newest results, those that panes of open windows were joined with are kept.
         assert seen.joined_files <= panes + 2
         assert seen.table_files < 1.25 * old[0].table_files
+
+
+def test_what_is_retained_and_read_by_jobs_stays_as_large_as_it_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`python -m tests.store.soaking` does the same over ten thousand batches."""
+    monkeypatch.setattr("muntin.store.journal.SAVES_PER_REWRITE", 4)
+    monkeypatch.setattr(delta, "_SETTINGS", delta._SETTINGS | FAST)
+    young, *old = soaking.soak(tmp_path, 300, {180, 240, 300})
+    assert young.asked == soaking.KEPT_SECONDS * soaking.KEYS
+    for size in old:
+        assert size.asked == young.asked
+        for part in soaking.PARTS:
+            (before, files_before), (now, files) = young.parts[part], size.parts[part]
+            assert now < 1.5 * before, part
+            assert files <= files_before + 8, part
