@@ -10,6 +10,7 @@ from pathlib import Path
 import duckdb
 import pytest
 
+from benchmarks.growth import Costs, Fleet, first_to_give_in
 from benchmarks.load import highest
 from benchmarks.python_jobs import contest, write_text
 from benchmarks.questions import QUESTIONS, Question, checksum, muntin_sql, panes_sql, windows_sql
@@ -114,3 +115,19 @@ def test_the_search_comes_close_to_the_highest_rate(most: int) -> None:
 def test_the_search_ends_where_all_or_nothing_is_held() -> None:
     assert highest(lambda rate: False, 8000) == 0
     assert highest(lambda rate: True, 8000) > 500_000
+
+
+@pytest.mark.parametrize(
+    ("way", "part", "nodes"),
+    [
+        ("read_by_tasks", "reading in tasks", 560),
+        ("by_agents", "asking all agents", 652),
+        ("by_relays", "deciding, by source", 4000),
+    ],
+)
+def test_the_model_tells_what_gives_in_first(way: str, part: str, nodes: int) -> None:
+    """As docs/cluster.md says."""
+    fleet = Fleet(1000, 1e6, keys=1000, cores=8)
+    first, at = first_to_give_in(fleet, list(getattr(fleet, way)(Costs())))
+    assert first.name == part
+    assert at == pytest.approx(nodes, rel=0.01)
