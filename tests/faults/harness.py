@@ -12,10 +12,11 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from tests.faults.kinds import FAULTS
+from tests.faults.kinds import FAULTS, OF_PLACES
 from tests.faults.trial import Outcome, Setting, Struck, Trial, UnhealedError
 from tests.faults.verdict import Window
 
+_MORE_OFTEN = 3  # times, that what can strike in one place alone is chosen there
 _TRIES = 100  # to find a fault that can strike now
 _SHOWN = 20  # of what is wrong in one way
 
@@ -71,7 +72,10 @@ def trials(
         place = replace(settings[number % len(settings)], folder=folder / name)
         supervised = ", supervised" if place.supervised else ""
         print(f"trial {name}: {place.on}{supervised}", flush=True)
-        outcome = run(place, name, [kinds] * min(each, faults - done), _say)
+        # Or it would hardly ever be an executor that is killed: there is none in other places.
+        special = [kind for kind in kinds if kind in OF_PLACES.get(place.on, ())]
+        chosen = [*kinds, *special * _MORE_OFTEN]
+        outcome = run(place, name, [chosen] * min(each, faults - done), _say)
         done, number = done + len(outcome.struck), number + 1
         yield outcome
         for line in problems(outcome):

@@ -271,3 +271,11 @@ FAULTS: dict[str, Fault] = {
     "server silent": silence,
     "server's clock jumps": clock_of_server_jumps,
 }
+
+# What can strike in one place alone, by place.
+OF_PLACES = {
+    "cluster": (
+        "kill -9 executor", "kill -9 Spark worker", "kill -9 Spark master", "SIGSTOP executor",
+    ),
+    "storage": ("storage answers errors", "storage loses answers", "storage stalls"),
+}  # fmt: skip
