@@ -450,7 +450,7 @@ def _lost(read: _Read, reading: Reading) -> Loss:
         read.log,
         read.left,
         lower,
-        EVER if order.modified is None else order.modified + 1,
+        order.modified + 1 if order.modified else EVER,  # copies without a time have 0
     )
 
 
