@@ -10,12 +10,13 @@ parts of a window's way come one after another. It tells in which order parts gi
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 NODES = (10, 100, 1000)
 BEHIND_RELAY = 50  # agents
 BOUND = 1.0  # seconds
+BATCH = "a batch and its commit"  # which costs the same with any number of nodes
 
 
 @dataclass(frozen=True)
@@ -77,7 +78,13 @@ class Fleet:
     def _rest(self, costs: Costs, deliveries: int) -> Iterator[Part]:
         yield Part("merging in tasks", deliveries * self.keys * costs.row / self.cores, 0.3)
         yield Part("deciding, by source", self.nodes * costs.source, 0.2)
-        yield Part("a batch and its commit", costs.batch + costs.commit, BOUND)
+        yield Part(BATCH, costs.batch + costs.commit, BOUND)
+
+
+def first_to_give_in(fleet: Fleet, parts: Sequence[Part]) -> tuple[Part, int | None]:
+    """The part that has least room left, and with how many nodes it has none, if it ever does."""
+    first = max(parts, key=lambda part: part.load)
+    return first, int(fleet.nodes / first.load) if first.name != BATCH else None
 
 
 def main() -> None:
@@ -91,9 +98,8 @@ def main() -> None:
         for nodes in NODES:
             fleet = Fleet(nodes, given.rate * 1e6, given.keys, given.cores)
             parts = list(getattr(fleet, way)(Costs()))
-            first = max(parts, key=lambda part: part.load)
+            first, gives_in = first_to_give_in(fleet, parts)
             lag = sum(part.seconds for part in parts if part.name != "reading on a node")
-            gives_in = int(nodes / first.load) if first.name != "a batch and its commit" else None
             until = f"; it gives in at about {gives_in:,} nodes" if gives_in else ""
             print(f"  {nodes:5,} nodes: lag {lag:6.2f} s, most in '{first.name}' "
                   f"({first.load:.0%} of its room){until}")  # fmt: skip

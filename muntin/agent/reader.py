@@ -297,7 +297,8 @@ class StreamReader:
         elif self._is_open and not self._unread and now - self._read_at >= _SILENT_SECONDS:
             self._cut(None)
         if thorough and not self._unread and not self._is_open:
-            self._seen_at = now
+            if not self._files.tail.is_amid_line(now):
+                self._seen_at = now
             if self._read_at > self._released_at:
                 pa.default_memory_pool().release_unused()
                 self._released_at = now

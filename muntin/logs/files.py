@@ -89,6 +89,24 @@ def holds(file: BinaryIO, known: Fingerprint) -> bool:
     return size >= known.end and checksum(file, known.end) == known.crc
 
 
+def is_overwritten(file: BinaryIO, known: FilePosition) -> bool:
+    """Whether a file is the one that was read, with other bytes just before that place.
+
+    It begins as it did, is no shorter, and a line ends where one did. One that was cut and written
+    anew, by somebody who begins all of his logs alike, could be taken for that only if it has come
+    to the same place; so it must have been looked at a moment ago.
+    """
+    size = os.fstat(file.fileno()).st_size
+    if known.head_end < PRINT_BYTES or known.print_end < 2 * PRINT_BYTES:
+        return False
+    if size < max(known.print_end, known.seen) or known.print_end != known.position:
+        return False
+    file.seek(0)
+    begins_alike = zlib.crc32(file.read(known.head_end)) == known.head_crc
+    file.seek(known.print_end - 1)
+    return begins_alike and file.read(1) == b"\n"
+
+
 def first_print(file: BinaryIO) -> Fingerprint:
     """The fingerprint of a file of which nothing was read yet."""
     stat = os.fstat(file.fileno())

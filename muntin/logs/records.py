@@ -205,6 +205,7 @@ class _Reader:
                     raise
                 known = max(0, left) if in_bytes else None
                 self._add(_Read(lane, order, None, str(error), True, known), 0)
+                self._flush()  # what is lost is behind what was read, and not behind what follows
 
     @property
     def is_full(self) -> bool:
@@ -449,7 +450,7 @@ def _lost(read: _Read, reading: Reading) -> Loss:
         read.log,
         read.left,
         lower,
-        EVER if order.modified is None else order.modified + 1,
+        order.modified + 1 if order.modified else EVER,  # copies without a time have 0
     )
 
 

@@ -12,6 +12,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
+from typing import BinaryIO
 
 import pyarrow as pa
 
@@ -27,6 +28,7 @@ from muntin.logs.files import (
     checksum,
     first_print,
     holds,
+    is_overwritten,
     last_line_end,
 )
 from muntin.logs.gunzip import is_gzip
@@ -296,10 +298,20 @@ class Register:
             return True
         with f.open() as file:
             same = holds(file, known.fingerprint)
+            if not same and look is not None and self._is_overwritten(f, file):
+                same = True
+                known = replace(known, print_crc=checksum(file, known.print_end))
+                self.positions[f.key] = known
+                self.note(f"{f.path} was overwritten where it was read last; reading goes on there")
             if same and self._follow and self.grows(f.path):
                 end = last_line_end(file, known.position, f.size)
                 self.ends[f.key] = f, end, checksum(file, end)
         return same
+
+    def _is_overwritten(self, f: Sighting, file: BinaryIO) -> bool:
+        known = self.positions[f.key]
+        in_place = str(f.path) == known.path and not known.original
+        return in_place and self.grows(f.path) and is_overwritten(file, known)
 
     def _newest(self) -> dict[tuple[str, str], int]:
         """By source and log, when the file was written that was written last."""

@@ -88,6 +88,10 @@ class Tail:
         if not self._watch.matches():
             raise InputError(self._watch.nothing_matches)
 
+    def is_amid_line(self, now: float) -> bool:
+        """Whether somebody has begun a line lately, and not ended it."""
+        return self._watch.is_amid_line(now)
+
     def names(self, now: float) -> frozenset[str]:
         """The sources that have something to be read."""
         self._watch.look(now)

@@ -34,6 +34,7 @@ from muntin.model.streams import Stream
 
 _FINISHED_SECONDS = 3600.0
 _GZIP_RATIO = 8
+_AMID_SECONDS = 60.0  # in which a line is ended, or it never is
 _ALL_SECONDS = 10.0  # after which files are looked at whether or not events tell of them
 
 
@@ -110,6 +111,15 @@ class Watch:
     def touched(self) -> Mapping[str, float]:
         """When a file of each source was last changed, in seconds."""
         return dict(self._touched)
+
+    def is_amid_line(self, now: float) -> bool:
+        """Whether a line was begun lately that has no end yet: its record is still to come."""
+        return any(
+            look.end < look.sighting.size
+            and now - look.sighting.modified / 1e9 < _AMID_SECONDS
+            and self._register.grows(look.sighting.path)
+            for look in self._looks.values()
+        )
 
     def notes(self) -> tuple[str, ...]:
         """What happened to files since this was last asked."""

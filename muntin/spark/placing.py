@@ -45,5 +45,5 @@ def require_read(readings: Sequence[Reading]) -> None:
             raise LostError(
                 f"{loss.file} {loss.why}, but can be read where the program runs",
                 "executors need logs under the same path as the driver has: put them on shared "
-                "storage, or have agents read them where they are (FROM HOSTS)",
+                "storage, or have agents read them where they are (FROM AGENTS)",
             )

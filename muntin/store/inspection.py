@@ -358,7 +358,14 @@ def _compare(storage: Storage, states: Mapping[str, Saved], tables: list[str]) -
                 continue
             with suppress(StateError):  # of which it was told already
                 last = delta.last_batch(table, saved.writer or stream)
+                if last > saved.batch and _batch_now(storage, stream) >= last:
+                    continue  # a program has gone on since its checkpoint was looked at
                 yield from _compare_table(table, job, saved, last, place)
+
+
+def _batch_now(storage: Storage, stream: str) -> int:
+    newest = Checkpoint(storage, stream).peek()
+    return -1 if newest is None else newest.batch
 
 
 def _compare_table(

@@ -102,8 +102,9 @@ def storage_of(place: Place) -> Storage:
         return ObjectStorage.at(place.rstrip("/"))
     if scheme == "hdfs":
         raise InputError(
-            f"{place}: a state cannot be on HDFS, which has no write that only one of two programs "
-            "can win; use a folder (HDFS may be mounted as one), or s3://, gs:// or abfs://"
+            f"{place}: a state cannot be on HDFS: of the libraries that write it, some have no "
+            "client for that, and pyarrow's needs Hadoop's own libraries beside every process; use "
+            "s3://, gs:// or abfs://, or a folder that all machines share"
         )
     raise InputError(
         f"{place} is no place for a state; give a folder, or s3://BUCKET/PATH, gs://BUCKET/PATH "

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import tempfile
 from collections import Counter
 from collections.abc import Callable
@@ -590,3 +591,18 @@ def test_a_trickle_is_read_when_a_pane_has_ended(tmp_path: Path) -> None:
     assert 0.4 < beside.reader.rest(14.6) < 0.45
     assert beside.reader.rest(14.95) < 0.1
     assert beside.reader.rest(16.0) == 0.25  # silent
+
+
+def test_that_all_was_read_is_not_said_amid_a_line(tmp_path: Path) -> None:
+    """Seed 18-0: a server fell silent in the middle of a line, and its second counted as whole."""
+    beside = Beside(tmp_path)
+    log = tmp_path / "a.log"
+    with log.open("a") as file:
+        file.write('{"t": 1.0, "k"')
+    os.utime(log, (beside.now, beside.now))
+    for _ in range(3):
+        beside.turn(1.5)
+    assert beside.reader.standing.seen_at is None
+    for _ in range(3):
+        beside.turn(30.0)
+    assert beside.reader.standing.seen_at == beside.now  # nobody will ever end it

@@ -90,8 +90,9 @@ class Kept:
         batch_bytes: int = 1 << 20,
         now: float = 1_000_000.0,
         intake: Intake | None = None,
+        stream: Stream | None = None,
     ) -> None:
-        (stream,) = program.streams.values()
+        stream = stream or next(iter(program.streams.values()))
         self.now = now
         saved = Checkpoint(state, stream.name).peek()
         known = Remembered() if saved is None else saved.kept

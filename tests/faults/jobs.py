@@ -29,6 +29,10 @@ class Asked:
         )
 
     @property
+    def is_retained(self) -> bool:
+        return "RETAIN" in self.bounds
+
+    @property
     def hurries(self) -> bool:
         return "WITHIN" in self.bounds
 
@@ -37,22 +41,33 @@ FILES = (
     Asked("whole", "web", 1, 1),
     Asked("soon", "web", 4, 2, " WITHIN 3 SECONDS"),
     Asked("revised", "web", 2, 2, " WITHIN 2 SECONDS REVISE FOR 5 MINUTES"),
+    Asked("kept", "web", 2, 2, " RETAIN 1 HOUR"),
 )
 AGENTS = (
-    Asked("shipped", "shop", 2, 1),
+    Asked("shipped", "shop", 2, 1, " RETAIN 1 HOUR"),
     Asked("hurried", "shop", 2, 2, " WITHIN 3 SECONDS"),
 )
+RETAINED = "web"  # the stream whose records are kept, in panes of a minute
 SUMMED = (
     "CREATE JOB summed AS SELECT server, sum(c) AS c, sum(n) AS n FROM JOB whole GROUP BY server "
     "WINDOW 4 SECONDS;"
 )
 CLAUSES = "FORMAT json TIMESTAMP t SLACK 1 SECOND"
+RECORDS = "RETAIN 1 HOUR OF STREAM (source, n)"
+
+
+def question(of: str, start: str, end: str) -> str:
+    """What is asked of a range: of a job that is retained, or of the records of a stream."""
+    if of == RETAINED:
+        return f"{_CELLS.format(stream=of)} BETWEEN '{start}' AND '{end}'"
+    return f"SELECT server, second, c, n, numbers FROM {of} BETWEEN '{start}' AND '{end}'"
 
 
 def program(logs: Path, agents: Path | None) -> str:
     """The SQL; `agents` is a file that lists addresses."""
     columns = "(t DOUBLE, n BIGINT, k VARCHAR)"
-    lines = [f"CREATE STREAM web {columns} FROM '{logs}/{{source}}.log*' {CLAUSES};"]
+    web = f"CREATE STREAM web {columns} FROM '{logs}/{{source}}.log*' {CLAUSES} {RECORDS};"
+    lines = [web]
     lines += [job.sql for job in FILES]
     if agents is not None:
         lines.append(f"CREATE STREAM shop {columns} FROM AGENTS '{agents}' {CLAUSES};")

@@ -136,7 +136,7 @@ def clock_jumps(trial: Trial) -> Struck | None:
     ahead = trial.random.choice([-1, 1]) * trial.random.uniform(1.0, 30.0)
     trial.set_clock(ahead)
     seconds = trial.random.uniform(1.0, 8.0)
-    return Struck("", f"{ahead:+.1f} s", lambda: trial.set_clock(0.0), seconds)
+    return Struck("", f"{ahead:+.1f} s", lambda: trial.set_clock(0.0), seconds, ahead=ahead)
 
 
 def disk_is_full(trial: Trial) -> Struck | None:
@@ -271,3 +271,11 @@ FAULTS: dict[str, Fault] = {
     "server silent": silence,
     "server's clock jumps": clock_of_server_jumps,
 }
+
+# What can strike in one place alone, by place.
+OF_PLACES = {
+    "cluster": (
+        "kill -9 executor", "kill -9 Spark worker", "kill -9 Spark master", "SIGSTOP executor",
+    ),
+    "storage": ("storage answers errors", "storage loses answers", "storage stalls"),
+}  # fmt: skip

@@ -69,6 +69,14 @@ class Server:
         self._lock = Lock()
         folder.mkdir(parents=True, exist_ok=True)
 
+    def truth(self) -> dict[int, Cell]:
+        """What was written by now, by second."""
+        with self._lock:
+            return {
+                second: Cell(set(cell.numbers), dict(cell.late), set(cell.destroyed))
+                for second, cell in self.cells.items()
+            }
+
     def quiet(self, seconds: float) -> None:
         """Writes nothing for so long."""
         self.quiet_until = time.time() + seconds

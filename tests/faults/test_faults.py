@@ -29,4 +29,6 @@ def test_results_are_the_truth_after_faults(tmp_path: Path) -> None:
     assert outcome.is_good, "\n".join([*told, table([outcome])])
     assert len(outcome.verdict.windows) > 50
     assert any(window.is_complete for window in outcome.verdict.windows)
+    assert {each.job for each in outcome.verdict.ranges} == {"kept", "shipped", "web"}
+    assert any(each.is_complete for each in outcome.verdict.ranges)
     assert "Traceback" not in (tmp_path / "trial" / "program.txt").read_text()

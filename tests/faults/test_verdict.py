@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from tests.faults.jobs import Asked
+from tests.faults.past import Range
 from tests.faults.servers import Cell
 from tests.faults.told import left_empty
+from tests.faults.trial import Struck
 from tests.faults.verdict import Window, deviations, in_vain
 
 TRUTH = {
@@ -90,6 +93,45 @@ def test_what_is_named_in_vain_is_counted() -> None:
 
 def test_what_is_named_may_be_missing() -> None:
     assert list(deviations(window({("a", 10): [1]}, {"a": 2, "b": 1}), TRUTH)) == []
+
+
+@pytest.mark.parametrize(
+    ("window", "hurries", "hides"),
+    [
+        ((98, 100), True, True),
+        ((118, 120), True, True),
+        ((127, 129), True, False),  # of which something is there when clocks are right again
+        ((70, 72), True, False),  # which left long before
+        ((98, 100), False, False),  # which waits for what is written
+    ],
+)
+def test_windows_with_a_bound_may_be_empty_by_a_clock_that_is_ahead(
+    window: tuple[int, int], hurries: bool, hides: bool
+) -> None:
+    """Seed 18-0: clocks were 20 s ahead, and windows left of which nothing was written yet."""
+    jump = Struck("clock jumps", "+20.0 s", seconds=6.0, at=100.0, ahead=20.0)
+    assert jump.hides(window, "shop-1", hurries) == hides
+
+
+def _asked(numbers: dict[tuple[str, int], list[int]], missing: dict[str, int]) -> Range:
+    rows = window(numbers, missing).rows
+    score = {**rows[0]["c2"], "panes": ()}
+    return Range("j", 10, 12, 0, rows, score=score, whole={"a"})
+
+
+def test_a_range_has_what_was_late_unless_it_says_so() -> None:
+    """What came too late for its window is named from then on, if nothing went unread."""
+    late = WHOLE | {("a", 11): [3, 9]}
+    assert list(deviations(_asked(late, {}), TRUTH)) == []
+    (told,) = deviations(_asked(WHOLE, {}), TRUTH)
+    assert told == "a lacks records of 1 seconds, 0 named: 11: 9"
+    assert list(deviations(_asked(WHOLE, {"a": 1}), TRUTH)) == []
+
+
+def test_panes_of_a_range_may_be_longer() -> None:
+    nothing = _asked({("b", 10): [1, 2]}, {"a": 1})
+    assert any("lacks records of 2 seconds, 1 named" in each for each in deviations(nothing, TRUTH))
+    assert list(deviations(replace(nothing, pane=60), TRUTH)) == []
 
 
 SAID = """\

@@ -20,6 +20,7 @@ from muntin.store.status import status
 from muntin.store.storage import Place
 from tests.faults import jobs
 from tests.faults.looks import damage
+from tests.faults.past import Past, Range
 from tests.faults.places import Bucket, Grid, bucket
 from tests.faults.processes import ROOT, End, Process, Tending
 from tests.faults.servers import Server, Servers
@@ -35,6 +36,7 @@ _DISK_MB = 256
 _POLL_SECONDS = 0.25
 _EXCUSED_SECONDS = 60.0  # within which a process may end of a fault
 _NEAR = 20.0  # seconds, from a fault to windows that may have nothing of its server
+_QUESTIONS = 20  # about each job and stream that is retained, at the end
 _END_SECONDS = 30.0  # within which processes of a process end with it
 
 
@@ -48,12 +50,21 @@ class Struck:
     seconds: float = 0.0  # until it is healed
     excuses: str = ""  # the process whose end it explains: once, or while it is not healed
     loses: bool = False  # whether records may be gone that nobody has read
+    ahead: float = 0.0  # seconds, by which all clocks but those of the servers are
     at: float = 0.0
     upto: float = 0.0  # when results had gone on
 
     @property
     def heal_at(self) -> float:
         return self.at + self.seconds
+
+    def hides(self, window: tuple[int, int], server: str, hurries: bool) -> bool:
+        """Whether a window may have left without what this server wrote."""
+        start, end = window
+        if hurries and self.ahead > 0:  # deadlines pass before anything of a window is written
+            return self.at < end + _NEAR and start < self.heal_at + self.ahead
+        near = start - _NEAR < self.at < end + _NEAR
+        return near and server in self.target and (self.loses or hurries)
 
     def __str__(self) -> str:
         seconds = f" for {self.seconds:.1f} s" if self.heal else ""
@@ -102,6 +113,9 @@ class Trial:
         self.random = random.Random(seed)
         self.struck: list[Struck] = []
         self.damaged: list[str] = []
+        self._past: list[Range] = []  # that was asked about
+        self._wrong_past: list[Wrong] = []
+        self._chance = random.Random(f"{seed} past")
         self.disks: dict[str, Path] = {}  # small ones, by the process whose state is there
         self.folder = folder = setting.folder
         self._addresses: dict[str, str] = {}
@@ -132,6 +146,7 @@ class Trial:
         self._tending = Tending(self.processes)
 
     def __enter__(self) -> Trial:
+        self._began = time.time()
         self._stack.enter_context(Servers([*self.web, *self.shop]))
         self._stack.enter_context(self._tending)
         return self
@@ -207,6 +222,21 @@ class Trial:
         """Notes what is damaged in the state, whoever is using it or has just been killed."""
         self.damaged += (f"after {after}: {what}" for what in damage(self.state))
 
+    def ask(self, number: int, final: bool = False) -> None:
+        """Asks for ranges of what is retained; `final` if nobody writes and reads any more."""
+        times = int(self._began) + 2, int(min(map(self.reached, self._names())))
+        if times[0] >= times[1]:
+            return
+        streams = {"web": self.web, "shop": self.shop}
+        truths = {
+            stream: {s.name: s.truth() for s in servers} for stream, servers in streams.items()
+        }
+        known = {server.name for server in [*self.web, *self.shop]} if final else set()
+        past = Past(self.state, truths, times, known - {s.target for s in self.struck if s.loses})
+        ranges, wrong = past.ask(self.jobs, number, self._chance, time.time())
+        self._past += ranges
+        self._wrong_past += wrong
+
     def rest(self, seconds: float) -> None:
         """Waits for so long, and heals what is due meanwhile."""
         until = time.time() + seconds
@@ -261,6 +291,8 @@ class Trial:
         left = [f"{pid}: {words}" for pid, words in self._left_behind().items()]
         files, shop = {"web": self.web}, {"shop": self.shop}
         verdict = judge(self.state, self.jobs, files | shop, upto)
+        self.ask(_QUESTIONS, final=True)
+        verdict.ranges, verdict.wrong = self._past, verdict.wrong + self._wrong_past
         judge_sums(self.state, "summed", self.web, upto, verdict)
         rows: Sequence[dict[str, Any]] = ()
         with suppress(InputError):  # nothing was ever stored
@@ -276,7 +308,8 @@ class Trial:
             if len(windows) > shed.get(name, 0):
                 told = f"{len(windows)} windows, {shed.get(name, 0)} of them shed: {windows}"
                 verdict.absent.append(f"{name}: {told}")
-        verdict.wrong += self._unfounded(verdict.windows)
+        settled = [each for each in self._past if each.is_settled]
+        verdict.wrong += self._unfounded([*verdict.windows, *settled])
         ends = self._unexplained()
         outcome = Outcome(
             self.seed, self.struck, verdict, ends, left, self.damaged, unhealed
@@ -330,13 +363,8 @@ class Trial:
         Either what was written for it may be gone, or it does not wait for who was away.
         """
         start, end = window
-
-        def hurts(struck: Struck, server: Server) -> bool:
-            near = start - _NEAR < struck.at < end + _NEAR
-            return near and server.name in struck.target and (struck.loses or hurries)
-
         return all(
-            any(hurts(struck, server) for struck in self.struck)
+            any(struck.hides(window, server.name, hurries) for struck in self.struck)
             for server in servers
             if any(server.cells[second].wanted(end) for second in range(start, end))
         )

@@ -26,6 +26,7 @@ class Window:
     revision: int
     rows: list[dict[str, Any]] = field(default_factory=list)
     in_vain: int = 0  # panes that are said to be missing, and lack nothing
+    pane: int = 1  # seconds that a pane has
 
     @property
     def c2(self) -> dict[str, Any]:
@@ -53,6 +54,18 @@ class Window:
         runs = self.c2.get("panes") or ()
         return [run["sources"] for run in runs for _ in range(run["panes"])]
 
+    def closed_at(self, server: str, second: int) -> int:
+        """When the panes of a second may have been closed, by the time of its server.
+
+        A server of which all is there has come to the window's end, and all of it was read. Of
+        another one nobody knows what comes that its slack does not allow for any more.
+        """
+        return second + 1 if self.named[server] else self.end
+
+    def panes_of(self, seconds: Iterable[int]) -> set[int]:
+        """The panes that hold these seconds."""
+        return {second // self.pane for second in seconds}
+
     def __str__(self) -> str:
         of = f"{self.job} {self.start}..{self.end}" + (f" r{self.revision}" * bool(self.revision))
         missing = ", ".join(
@@ -79,6 +92,7 @@ class Verdict:
     windows: list[Window] = field(default_factory=list)
     wrong: list[Wrong] = field(default_factory=list)
     twice: list[Window] = field(default_factory=list)
+    ranges: Sequence[Window] = ()  # that were asked of what is retained
     missing: dict[str, list[tuple[int, int]]] = field(default_factory=dict)  # windows, by job
     absent: list[str] = field(default_factory=list)  # what there is to say of those
 
@@ -154,27 +168,26 @@ def deviations(window: Window, truth: Truth) -> Iterator[str]:
             yield f"{where}: count, sum and list do not agree"
     lacking, named = lacking_of(window, truth), window.named
     for server, panes in lacking.items():
-        if len(panes) > named[server]:
+        if len(window.panes_of(panes)) > named[server]:
             told = ", ".join(f"{second}: {_some(numbers)}" for second, numbers in panes.items())
             yield f"{server} lacks records of {len(panes)} seconds, {named[server]} named: {told}"
     if window.is_complete and named:
         yield "it is complete, and names what is missing"
-    for second, merged in zip(range(window.start, window.end), window.merged, strict=False):
-        whole = [server for server in truth if second not in lacking.get(server, {})]
+    for pane, merged in enumerate(window.merged, window.start // window.pane):
+        whole = [s for s in truth if pane not in window.panes_of(lacking.get(s, ()))]
         if merged > len(whole):
-            yield f"at {second} it has {merged} sources, and only {len(whole)} lack nothing"
+            at = pane * window.pane
+            yield f"at {at} it has {merged} sources, and only {len(whole)} lack nothing"
 
 
 def lacking_of(window: Window, truth: Truth) -> dict[str, dict[int, list[int]]]:
     """By server and second, what has to be in a window that is complete, and is not."""
-    found, named = _cells(window), window.named
+    found = _cells(window)
     lacking: dict[str, dict[int, list[int]]] = {}
     for server, cells in truth.items():
         for second in range(window.start, window.end):
             there = {n for row in found.get((server, second), ()) for n in row["numbers"]}
-            # A server of which all is there has come to the window's end, and all of it was read.
-            # Of another one nobody knows what comes that its slack does not allow for any more.
-            end = second + 1 if named[server] else window.end
+            end = window.closed_at(server, second)
             if missing := cells.get(second, _NOTHING).wanted(end) - there:
                 lacking.setdefault(server, {})[second] = sorted(missing)
     return lacking
@@ -187,8 +200,8 @@ def in_vain(window: Window, truth: Truth) -> int:
     that was taken away nobody knows what it had.
     """
     lacking = lacking_of(window, truth)
-    panes = window.named.items()
-    return sum(max(0, count - len(lacking.get(server, ()))) for server, count in panes)
+    named = window.named.items()
+    return sum(max(0, n - len(window.panes_of(lacking.get(name, ())))) for name, n in named)
 
 
 def judge_sums(

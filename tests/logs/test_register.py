@@ -330,6 +330,33 @@ def test_a_log_that_is_truncated_with_unread_bytes_is_lost(tmp_path: Path, acces
     assert lines_of(batch.lanes) == ["new"]
 
 
+def test_a_log_that_is_overwritten_in_place_is_not_read_again(tmp_path: Path, access: Log) -> None:
+    """Seed 18-2: a line was overwritten that had just been read, and all were counted twice."""
+    reader = follow(tmp_path)
+    text = access.path.read_bytes()
+    line = text.splitlines(keepends=True)[-2]
+    with access.path.open("r+b") as log:
+        log.seek(text.rindex(line))
+        log.write(b"x" * (len(line) - 1))
+    access.write(2)
+    assert numbers(reader.read()) == [30, 31]
+    assert reader.notes == [
+        f"{access.path} was overwritten where it was read last; reading goes on there"
+    ]
+    access.write(1)
+    reader.restart()
+    assert numbers(reader.read()) == [32]
+    assert reader.lost == []
+
+
+def test_a_log_that_is_rewritten_and_longer_is_read_from_its_start(
+    tmp_path: Path, access: Log
+) -> None:
+    reader = follow(tmp_path)
+    access.path.write_text("".join(f"2026-03-01 12:00:01 GET / 200 {n}\n" for n in range(100)))
+    assert numbers(reader.read()) == list(range(100))
+
+
 def test_a_log_that_is_compressed_out_of_reach_is_lost(tmp_path: Path, access: Log) -> None:
     reader, left = some_read(tmp_path, access)
     away = Path(tempfile.mkdtemp())

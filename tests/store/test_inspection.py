@@ -7,6 +7,7 @@ import shutil
 import tarfile
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from threading import Event
 
@@ -17,8 +18,9 @@ from muntin.errors import InputError
 from muntin.model.tables import TableVersion
 from muntin.store.checkpoint import Checkpoint
 from muntin.store.hold import locked
-from muntin.store.inspection import Finding, Weight, _Stream, check, show
+from muntin.store.inspection import Finding, Weight, _compare, _Stream, check, show
 from muntin.store.objects import ObjectStorage
+from muntin.store.storage import storage_of
 from tests.store.s3 import Proxy
 from tests.store.test_checkpoint import advanced, first
 from tests.store.test_migrations import SAMPLES
@@ -111,6 +113,17 @@ def test_what_is_left_over_or_strange_is_told(state: Path) -> None:
     assert "none of a state's folders" in told["old"][1]
     assert "no table" in told["nothing"][1]
     assert {weight for weight, _ in told.values()} == {Weight.LEFTOVER, Weight.NOTE}
+
+
+def test_results_of_a_program_that_goes_on_meanwhile_are_not_newer_than_its_state(
+    state: Path,
+) -> None:
+    (stream,) = (path.name for path in (state / "streams").iterdir())
+    saved = Checkpoint(state, stream).peek()
+    assert saved is not None
+    before = {stream: replace(saved, batch=saved.batch - 1)}  # as it was a moment ago
+    tables = [path.name for path in (state / "results").iterdir()]
+    assert list(_compare(storage_of(state), before, tables)) == []
 
 
 def test_tables_are_compared_with_what_commits_say(state: Path) -> None:

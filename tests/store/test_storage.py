@@ -25,7 +25,7 @@ def test_a_place_is_a_folder_or_a_url(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("place", "told"),
     [
-        ("hdfs://host/a", "cannot be on HDFS, which has no write that only one of two"),
+        ("hdfs://host/a", "cannot be on HDFS: of the libraries that write it, some have no client"),
         ("ftp://host/a", "is no place for a state; give a folder, or s3://BUCKET/PATH"),
         ("s3://", "is no place for a state"),
     ],

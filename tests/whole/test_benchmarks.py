@@ -10,6 +10,8 @@ from pathlib import Path
 import duckdb
 import pytest
 
+from benchmarks.growth import Costs, Fleet, first_to_give_in
+from benchmarks.load import highest
 from benchmarks.python_jobs import contest, write_text
 from benchmarks.questions import QUESTIONS, Question, checksum, muntin_sql, panes_sql, windows_sql
 from benchmarks.shop import COLUMNS, FILE, Shop, write_shop
@@ -95,3 +97,37 @@ def test_words_are_counted_alike_by_mrjob_and_both_ways_in_python(tmp_path: Path
     expected = Counter((tmp_path / "words.txt").read_text().split())
     assert first == expected
     assert others == [first, first]
+
+
+@pytest.mark.parametrize("most", [900, 8000, 8001, 30_000, 361_000])
+def test_the_search_comes_close_to_the_highest_rate(most: int) -> None:
+    tried: list[int] = []
+
+    def holds(rate: int) -> bool:
+        tried.append(rate)
+        return rate <= most
+
+    found = highest(holds, 8000)
+    assert most / 1.12 <= found <= most
+    assert len(tried) <= 14
+
+
+def test_the_search_ends_where_all_or_nothing_is_held() -> None:
+    assert highest(lambda rate: False, 8000) == 0
+    assert highest(lambda rate: True, 8000) > 500_000
+
+
+@pytest.mark.parametrize(
+    ("way", "part", "nodes"),
+    [
+        ("read_by_tasks", "reading in tasks", 560),
+        ("by_agents", "asking all agents", 652),
+        ("by_relays", "deciding, by source", 4000),
+    ],
+)
+def test_the_model_tells_what_gives_in_first(way: str, part: str, nodes: int) -> None:
+    """As docs/cluster.md says."""
+    fleet = Fleet(1000, 1e6, keys=1000, cores=8)
+    first, at = first_to_give_in(fleet, list(getattr(fleet, way)(Costs())))
+    assert first.name == part
+    assert at == pytest.approx(nodes, rel=0.01)

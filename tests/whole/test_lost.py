@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import os
+import zlib
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
@@ -355,6 +356,35 @@ def windows_of(run: Following, moments: Iterable[float]) -> dict[int, tuple[int,
     """By start, the counts and areas of windows that leave at these moments."""
     results = (result for now in moments for result in run.turn(now))
     return {r.start // 1_000_000: (r.rows["c"][0].as_py(), r.c2.area) for r in results}
+
+
+def test_what_a_cut_gzip_lacks_is_before_the_log_that_follows_it(tmp_path: Path) -> None:
+    """Seed 18-6: both were read together, and what came last was taken for what was read before."""
+    log, tenths = tmp_path / "a.log", [tenth / 10 for tenth in range(10_000, 10_104)]
+    run = Following(asked(tmp_path, window="1 SECOND"))
+    write(log, tenths)
+    found = run.turn(1010.4)
+    write(log, [1010.5, 1010.6])
+    whole = gzip.compress(log.read_bytes())
+    length = next(n for n in range(len(whole), 0, -1) if _length(whole[:n]) <= LINE * len(tenths))
+    log.rename(tmp_path / "old")
+    log.touch()
+    packed = tmp_path / "a.log.1.gz"
+    packed.write_bytes(whole[:length])
+    os.utime(packed, (1010.6, 1010.6))
+    (tmp_path / "old").unlink()
+    for tenth in range(10_107, 10_150):
+        write(log, [tenth / 10])
+        found += run.turn(tenth / 10)
+    why = f"lost: bytes of {packed}, which is not a readable gzip file: it ends too early"
+    assert told(found)[-5:] == [
+        (1009, 10, []), (1010, 7, [("a", why, 1)]), *((s, 10, []) for s in (1011, 1012, 1013)),
+    ]  # fmt: skip
+
+
+def _length(packed: bytes) -> int:
+    """How much text there is in a gzip file that may be cut."""
+    return len(zlib.decompressobj(31).decompress(packed))
 
 
 def test_a_log_that_waits_for_its_compressed_part_has_not_fallen_silent(tmp_path: Path) -> None:

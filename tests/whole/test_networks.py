@@ -5,10 +5,12 @@ Networks are namespaces of this machine, so that nothing leaves it.
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 import time
 from collections.abc import Callable, Iterator
+from ipaddress import ip_address
 from pathlib import Path
 
 import pytest
@@ -17,9 +19,12 @@ from muntin.wire.keys import Keys, make_keys, read_keys
 from tests.agent.serving import AgentProcess
 from tests.run.test_agents import Pipeline, asked, expected, same, write
 
-NAME, OURS, THEIRS = "muntin-test", "10.231.77.1", "10.231.77.2"
+# Of this process alone: others may run beside it, or have been killed and left theirs behind.
+NAME = f"muntin-{os.getpid()}"
+OUR_END, THEIR_END = f"muntin{os.getpid()}", f"muntan{os.getpid()}"  # 15 characters at most
+_FIRST = int(ip_address("198.18.0.0")) + 4 * (os.getpid() % (1 << 15))  # for tests of networks
+OURS, THEIRS = str(ip_address(_FIRST + 1)), str(ip_address(_FIRST + 2))
 Trouble = Callable[[], None]
-pytestmark = pytest.mark.xdist_group("networks")  # there is one of this name
 
 
 def command(*words: str) -> None:
@@ -37,11 +42,12 @@ def network() -> Iterator[list[str]]:
     inside = ["ip", "netns", "exec", NAME]
     command("ip", "netns", "add", NAME)
     try:
-        command("ip", "link", "add", "muntin0", "type", "veth", "peer", "muntin1", "netns", NAME)
-        command("ip", "addr", "add", f"{OURS}/30", "dev", "muntin0")
-        command("ip", "link", "set", "muntin0", "up")
-        command(*inside, "ip", "addr", "add", f"{THEIRS}/30", "dev", "muntin1")
-        command(*inside, "ip", "link", "set", "muntin1", "up")
+        ends = [OUR_END, "type", "veth", "peer", THEIR_END]
+        command("ip", "link", "add", *ends, "netns", NAME)
+        command("ip", "addr", "add", f"{OURS}/30", "dev", OUR_END)
+        command("ip", "link", "set", OUR_END, "up")
+        command(*inside, "ip", "addr", "add", f"{THEIRS}/30", "dev", THEIR_END)
+        command(*inside, "ip", "link", "set", THEIR_END, "up")
         yield inside
     finally:
         subprocess.run(["ip", "netns", "del", NAME], check=True)
@@ -54,19 +60,19 @@ def keys(tmp_path: Path) -> Keys:
 
 
 def cut() -> None:
-    command("ip", "-n", NAME, "link", "set", "muntin1", "down")
+    command("ip", "-n", NAME, "link", "set", THEIR_END, "down")
 
 
 def mend() -> None:
-    command("ip", "-n", NAME, "link", "set", "muntin1", "up")
+    command("ip", "-n", NAME, "link", "set", THEIR_END, "up")
 
 
 def netem(*how: str) -> Trouble:
-    return lambda: command("tc", "qdisc", "add", "dev", "muntin0", "root", "netem", *how)
+    return lambda: command("tc", "qdisc", "add", "dev", OUR_END, "root", "netem", *how)
 
 
 def calm() -> None:
-    command("tc", "qdisc", "del", "dev", "muntin0", "root")
+    command("tc", "qdisc", "del", "dev", OUR_END, "root")
 
 
 @pytest.mark.parametrize(
