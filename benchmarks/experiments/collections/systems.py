@@ -66,6 +66,9 @@ class System(Protocol):
     def sizes(self, numbers: Sequence[int]) -> list[int]:
         """Bytes of each task of a question over all keys of these."""
 
+    def homes(self, numbers: Sequence[int]) -> list[Executor]:
+        """Where each of these tasks prefers to run."""
+
     def drop(self) -> None:
         """Lets go of everything."""
 
@@ -156,6 +159,10 @@ class Plain:
     def sizes(self, numbers: Sequence[int]) -> list[int]:
         return [sum(each) for each in zip(*(self._kept[n][3] for n in numbers), strict=False)]
 
+    def homes(self, numbers: Sequence[int]) -> list[Executor]:
+        _, partitioner, places, _ = self._kept[numbers[0]]
+        return [places[partition] for partition in range(partitioner.count)]
+
     def drop(self) -> None:
         for packs, _, _, _ in self._kept.values():
             packs.unpersist(True)
@@ -197,6 +204,10 @@ class Stark:
             sum(piece.sizes[p].bytes for piece in pieces for p in group.partitions)
             for group in self.collection.groups.leaves
         ]
+
+    def homes(self, numbers: Sequence[int]) -> list[Executor]:
+        homes = self.collection.homes
+        return [homes[group][0] for group in self.collection.groups.leaves]
 
     def drop(self) -> None:
         self.collection.drop_before(at(100_000))
