@@ -19,6 +19,7 @@ from typer.testing import CliRunner
 
 import muntin as mt
 from muntin.ask.answering import Asking
+from muntin.ask.keeping import Memory
 from muntin.cli import app
 from muntin.control.access import Access
 from muntin.control.feed import Feed
@@ -381,6 +382,16 @@ def test_explaining_says_what_would_be_read(tmp_path: Path) -> None:
     assert "panes    10 of 2 minutes" in told
     assert "filter   product = 'a'" in told
     assert "from disk" in told
+
+
+def test_explaining_knows_which_open_panes_are_in_memory(tmp_path: Path) -> None:
+    kept(tmp_path)
+    asking, question = Asking(tmp_path / "state", Memory()), "SELECT clicks FROM hot"
+    assert " open rows from disk; " in asking.explain(question)
+    asking.ask(question)
+    told = asking.explain(question)
+    assert " open rows from memory; 0 bytes" in told
+    assert ", 0 from disk)" in told
 
 
 def again(folder: Path, job: str, found: list[Rows]) -> Asking:
