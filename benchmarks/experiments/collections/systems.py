@@ -13,6 +13,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
+from functools import cache
 from pathlib import Path
 from threading import Lock
 from typing import Any, Protocol, TypeVar
@@ -48,7 +49,6 @@ T = TypeVar("T")
 Answer = Callable[[dict[int, pa.Table]], Iterable[T]]
 MINUTES = 300_000_000
 FILES = 4  # of a dataset
-_FILES = tempfile.TemporaryDirectory(prefix="muntin-datasets-")
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
 
 
@@ -219,9 +219,15 @@ def at(number: int) -> datetime:
 
 def as_frame(session: SparkSession, table: pa.Table) -> Any:
     """A table as executors read it, from files that stay as long as the program runs."""
-    folder = Path(_FILES.name) / uuid4().hex
+    folder = Path(_files().name) / uuid4().hex
     folder.mkdir()
     size = -(-table.num_rows // FILES)
     for n in range(FILES):
         pq.write_table(table.slice(n * size, size), folder / f"{n}.parquet", compression="none")
     return session.read.parquet(str(folder))
+
+
+@cache
+def _files() -> tempfile.TemporaryDirectory[str]:
+    """Made when it is needed: workers of Spark, which load this too, would leave one each."""
+    return tempfile.TemporaryDirectory(prefix="muntin-datasets-")
