@@ -151,13 +151,16 @@ class Asking:
             columns = [o.name for o in of.job.outputs if o.name in wanted.records]
             what, by = "stream", f"columns  {', '.join(columns) or 'none'}"
         from_ = f"{read.remembered:,} from memory, {read.pieces - read.remembered:,} from disk"
+        open_ = f"{read.open_rows:,} open rows"
+        if read.open_rows:
+            open_ += " from memory" if read.open_remembered else " from disk"
         return [
             f"{wanted.called}: {what} '{of.title}', version {version}",
             f"  range    {describe_time(part.lower)} to {describe_time(part.upper)}",
             f"  panes    {panes:,} of {describe(of.past.pane)}: {kept:,} in files, "
             f"{panes - kept:,} in blocks of the newest state",
             f"  read     {read.pieces:,} of {read.of_pieces:,} pieces of {read.files:,} files "
-            f"({from_}): {read.rows:,} rows; {read.open_rows:,} open rows; {read.bytes:,} bytes",
+            f"({from_}): {read.rows:,} rows; {open_}; {read.bytes:,} bytes",
             f"  filter   {_named(' AND '.join(wanted.where), of.job) or 'none'}",
             f"  {by}",
         ]

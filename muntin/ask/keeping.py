@@ -72,6 +72,7 @@ class Read:
     bytes: int = 0
     remembered: int = 0  # pieces that were in memory
     open_rows: int = 0
+    open_remembered: int = 0  # of these, in memory
 
     def plus(self, other: Read) -> Read:
         mine, others = vars(self), vars(other)
@@ -190,10 +191,12 @@ class Keeping:
                         read.rows += piece.rows
                         read.bytes += 0 if known else file.share(piece.rows)
         first, last = (at // of.shape.pane for at in (max(lower, of.moved), upper))
+        known = self._memory.has(_open_key(of))
         for block in distinct(list(of.blocks.every([of.shape.id]))) if upper > of.moved else ():
             if block.lower < last and block.upper > first:
                 read.open_rows += block.rows
-                read.bytes += len(block.data)
+                read.open_remembered += block.rows if known else 0
+                read.bytes += 0 if known else len(block.data)
         return read
 
     def _kept(
@@ -247,13 +250,18 @@ class Keeping:
         def blocks() -> pa.Table:
             return _shared(shape, distinct(list(of.blocks.every([shape.id]))), of.moved)
 
-        names = tuple(sorted(of.blocks.lengths.items()))
-        place = of.blocks.folder.where()
-        rows, known = self._memory.get((place, shape.id, shape.pane, of.moved, names), blocks)
+        rows, known = self._memory.get(_open_key(of), blocks)
         rows = _between(rows, -(-lower // shape.pane), -(-upper // shape.pane))
         read.open_rows += rows.num_rows
+        read.open_remembered += rows.num_rows if known else 0
         read.bytes += 0 if known else sum(of.blocks.lengths.values())
         yield rows
+
+
+def _open_key(of: Retained) -> object:
+    """What open panes are remembered by."""
+    names = tuple(sorted(of.blocks.lengths.items()))
+    return of.blocks.folder.where(), of.shape.id, of.shape.pane, of.moved, names
 
 
 def _of_one_kind(several: Sequence[Retained]) -> tuple[Retained, ...]:

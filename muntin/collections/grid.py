@@ -53,7 +53,7 @@ class Grid:
         Raises InputError where that reaches beyond what there is.
         """
         if not there:
-            raise InputError(f"{self.whose} has no steps yet; add some first")
+            raise InputError(f"{self.whose} has no steps; add some first")
         first, last = min(there), max(there) + self.length
         begin = first if lower is None else self.start(lower)
         end = last if upper is None else self.start(upper)

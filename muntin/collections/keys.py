@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Any, Protocol
 
 import numpy as np
@@ -31,6 +32,9 @@ class Partitioner(Protocol):
     def text(self) -> str:
         """What it does, in words that are the same for equal ones only."""
 
+    def typed(self, type_: pa.DataType, whose: str) -> Partitioner:
+        """The same, for keys of a type; InputError where it is for keys of another."""
+
     def of(self, keys: pa.Array) -> np.ndarray[Any, np.dtype[np.int64]]:
         """The partition of each key."""
 
@@ -47,6 +51,9 @@ class ByHash:
     @property
     def text(self) -> str:
         return f"by hash into {self.count}"
+
+    def typed(self, type_: pa.DataType, whose: str) -> ByHash:
+        return self
 
     def of(self, keys: pa.Array) -> np.ndarray[Any, np.dtype[np.int64]]:
         from pandas.util import hash_array  # type: ignore[import-untyped]
@@ -85,6 +92,9 @@ class ByRange:
     def text(self) -> str:
         return f"by range at {list(self.bounds)!r}"
 
+    def typed(self, type_: pa.DataType, whose: str) -> ByRange:
+        return ByRange(tuple(named_keys(self.bounds, type_, whose)))
+
     def of(self, keys: pa.Array) -> np.ndarray[Any, np.dtype[np.int64]]:
         bounds = _numbers_or_objects(pa.array(self.bounds, keys.type))
         return np.searchsorted(bounds, _numbers_or_objects(keys), side="right").astype(np.int64)
@@ -111,7 +121,7 @@ class Selection:
         """With all keys of a type, or InputError."""
         keys, ranges = self.keys, self.ranges
         if keys is not None:
-            keys = tuple(as_keys(keys, type_, whose).to_pylist())
+            keys = tuple(named_keys(keys, type_, whose))
         if ranges is not None:
             ranges = tuple((_bound(a, type_, whose), _bound(b, type_, whose)) for a, b in ranges)
             for lower, upper in ranges:
@@ -175,6 +185,20 @@ def as_keys(values: Iterable[Any], type_: pa.DataType | None, whose: str) -> pa.
         raise InputError(f"{whose}: keys are of one type, and these are {_listed(kinds)}") from None
 
 
+def named_keys(values: Iterable[Any], type_: pa.DataType, whose: str) -> list[Any]:
+    """Keys as someone names them in a question, of a type; InputError where they do not fit.
+
+    Times that name no zone are UTC, as those of steps are.
+    """
+    listed = list(values)
+    if type_ == pa.timestamp("us", "UTC"):
+        listed = [
+            each.replace(tzinfo=each.tzinfo or UTC) if isinstance(each, datetime) else each
+            for each in listed
+        ]
+    return as_keys(listed, type_, whose).to_pylist()  # type: ignore[no-any-return]
+
+
 def cast_keys(keys: Any, type_: pa.DataType | None, whose: str) -> Any:
     """A column of keys in the type that is kept; InputError where one is missing or misfits."""
     if not len(keys) and type_ is not None:
@@ -218,7 +242,7 @@ def name_of(type_: pa.DataType) -> str:
 
 
 def _bound(value: Any, type_: pa.DataType, whose: str) -> Any:
-    return None if value is None else as_keys([value], type_, whose)[0].as_py()
+    return None if value is None else named_keys([value], type_, whose)[0]
 
 
 def _between(keys: Any, lower: Any, upper: Any) -> Any:

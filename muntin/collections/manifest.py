@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from muntin.collections.keys import ByHash, ByRange, Partitioner, name_of
 from muntin.collections.rows import Size, from_ipc, to_ipc
-from muntin.errors import StateError
+from muntin.errors import InputError, StateError
 from muntin.units import describe
 
 _VERSION = 1
@@ -93,25 +93,32 @@ class Manifest:
             ) from None
 
     def require(
-        self,
-        whose: str,
-        key: str,
-        step: int,
-        partitioner: Partitioner | None,
-        type_: pa.DataType | None,
+        self, whose: str, key: str, step: int, partitioner: Partitioner | None, ordered: bool
     ) -> None:
-        """Raises StateError unless a collection is as it was when this was left."""
+        """Raises StateError unless a collection is as it was when this was left.
+
+        Without a partitioner, it is one whose ranges are fitted (`ordered`).
+        """
         for what, was, is_ in (
             ("key", f"'{self.key}'", f"'{key}'"),
             ("steps", describe(self.step), describe(step)),
-            ("keys", name_of(self.type), name_of(type_ or self.type)),
-            ("partitions", self.partitioner.text, (partitioner or self.partitioner).text),
+            ("partitions", self.partitioner.text, self._text(partitioner, ordered)),
         ):
             if was != is_:
                 raise StateError(
                     f"{whose} was left with other {what}: {was}, and now {is_}; what is in its "
                     "folder cannot be read so; open it as it was, or give it another folder or name"
                 )
+
+    def _text(self, partitioner: Partitioner | None, ordered: bool) -> str:
+        """What a collection would part keys by, in the words that it would be left with."""
+        if partitioner is None:
+            fits = isinstance(self.partitioner, ByRange) or not ordered
+            return self.partitioner.text if fits else "by range"
+        try:
+            return partitioner.typed(self.type, "").text
+        except InputError:
+            return f"{partitioner.text}, which are not {name_of(self.type)}"
 
 
 def _path(folder: Path, name: str) -> Path:

@@ -71,21 +71,21 @@ class ZOrder:
         """Keys of the largest squares that are inside of the box, in order."""
         left, bottom, right, top = box
 
-        def visit(x: int, y: int, level: int) -> Iterator[tuple[int, int]]:
+        def visit(x: int, y: int, level: int, first: int) -> Iterator[tuple[int, int]]:
             side = 1 << level
             if x > right or y > top or x + side <= left or y + side <= bottom:
                 return
             inside = left <= x and bottom <= y and x + side - 1 <= right and y + side - 1 <= top
             if inside or level <= max(0, self.bits - _DEEP):
-                first = int(_spread(np.array([x]))[0] | (_spread(np.array([y]))[0] << 1))
                 yield first, first + side * side
                 return
             half = side // 2
             for dy in (0, half):
                 for dx in (0, half):
-                    yield from visit(x + dx, y + dy, level - 1)
+                    yield from visit(x + dx, y + dy, level - 1, first)
+                    first += half * half
 
-        yield from visit(0, 0, self.bits)
+        yield from visit(0, 0, self.bits, 0)
 
 
 _DEEP = 8  # how often a rectangle is quartered for a cover

@@ -2,15 +2,18 @@
 
 Blocks in memory have no lineage. What is lost comes back from the last commit: blocks that were
 saved are read back, and what was read since is read again. So recovery takes as long as both, and
-there are two things to decide, each by what is measured here: how much is read before a commit, and
-when saved blocks are written anew, as few, without those that nobody needs.
+there are two things to decide, each by what is measured here: how much is read before a commit, for
+which the optimiser of checkpoints is asked, and when saved blocks are written anew, as few, without
+those that nobody needs.
 """
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from muntin.collections.lineage import Dataset, Lineage, cut
 from muntin.schedule.pace import Measure
 
 DEFAULT = 30.0  # seconds
@@ -18,6 +21,7 @@ _OLD = 0.5  # the weight of what is known, against one new measurement
 _SMALL = 1 << 20  # bytes; below this, reading back takes what it takes for none
 _BACK = 0.5  # of the bound, that reading back may take before blocks are written anew
 _LEAST = 0.25  # of the bound, that is always there to read on
+_SAVED, _UNSAVED, _COMING = "saved blocks", "read since", "the next batch"
 
 
 @dataclass
@@ -96,9 +100,20 @@ class Recovery:
         return max(1, int(self._room / 2 / max(self.again, 1e-12)))
 
     @property
+    def lineage(self) -> Lineage:
+        """What would be made again, one from the other, if all were lost after another batch.
+
+        Saved blocks come back, and what was read since is the only dataset that can be written.
+        """
+        back = Dataset(_SAVED, delay=self._limit - self._room, held=False)
+        read = Dataset(_UNSAVED, (_SAVED,), self.saved, self.unsaved)
+        coming = Dataset(_COMING, (_UNSAVED,), sys.maxsize, self._room / 2)
+        return Lineage({each.name: each for each in (back, read, coming)})
+
+    @property
     def is_due(self) -> bool:
         """Whether another batch might be too much to be read again: all is committed before it."""
-        return self.unsaved > self._room / 2
+        return self.bound < float("inf") and _UNSAVED in cut(self.lineage, self._limit)
 
     def is_loose(self, whole: int, added: int) -> bool:
         """Whether saved blocks take long to be read back, and would hardly if written anew.
@@ -113,9 +128,13 @@ class Recovery:
         return self.empty.mean + self.saved * self.back
 
     @property
+    def _limit(self) -> float:
+        """The bound, on the executors that are left when one is lost."""
+        return self.bound / self.slower
+
+    @property
     def _room(self) -> float:
-        bound = self.bound / self.slower
-        return max(bound - self._reading_back, _LEAST * bound)
+        return max(self._limit - self._reading_back, _LEAST * self._limit)
 
 
 def _mixed(known: float, new: float) -> float:

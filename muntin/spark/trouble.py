@@ -6,6 +6,7 @@ Spark's own words are pages of Java. They go to a file, for whoever wants to kno
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
@@ -32,6 +33,7 @@ _UNANSWERED = re.compile(
     r"An error occurred while calling \S+\s*|.*(?:Connection refused|Connection reset by peer"
     r"|Broken pipe).*|.*Error while (?:sending|receiving|sending or receiving).*"
 )
+_NO_MUNTIN = re.compile(r"ModuleNotFoundError: No module named 'muntin[.']")
 _STAYS = "what was committed stays, and the next run goes on from there"
 _LOOK = f"see its log on the page of the master, and whether it has enough memory; {_STAYS}"
 
@@ -85,6 +87,11 @@ def last_words(said: str) -> str:
 def sentence(said: str) -> str:
     """What happened, and what to do."""
     if raised := _RAISED.findall(said):
+        if _NO_MUNTIN.search(raised[-1]):
+            return (
+                "the Python of Spark's tasks has no Muntin: it is python3 on the PATH, unless "
+                f"PYSPARK_PYTHON names another before the session begins, as {sys.executable}"
+            )
         return f"a task of Spark failed with {raised[-1].strip()}; {_STAYS}"
     if "Python worker exited unexpectedly" in said or "failed to connect back" in said:
         return (

@@ -19,6 +19,7 @@ from typer.testing import CliRunner
 
 import muntin as mt
 from muntin.ask.answering import Asking
+from muntin.ask.keeping import Memory
 from muntin.cli import app
 from muntin.control.access import Access
 from muntin.control.feed import Feed
@@ -225,6 +226,37 @@ def test_ranges_side_by_side(tmp_path: Path) -> None:
     assert all(each.c2.area == 1.0 for each in answer.ranges)
 
 
+def test_the_same_hour_of_the_day_before(tmp_path: Path) -> None:
+    found = [records(day, 200, BEGIN + day * 24 * HOUR) for day in (0, 1)]
+    for day in found:
+        write(tmp_path, day)
+    program = mt.sql(STREAM.format(folder=tmp_path, more="") + JOB)
+    Kept(program, tmp_path / "state", batch_bytes=3_000).finish(2)
+    asking = Asking(tmp_path / "state")
+    counted = (
+        "SELECT product, count(*) AS c FROM raw WHERE n > 0 AND t >= {begin} AND t < {end} AND "
+        "product IN ('a', 'b', 'c') GROUP BY product"
+    )
+    today = {"begin": BEGIN + 24 * HOUR, "end": BEGIN + 24 * HOUR + 36 * 60}
+    answer = asking.ask(
+        "SELECT product, sum(clicks) FROM hot WHERE product IN ('a', 'b', 'c') GROUP BY product "
+        "BETWEEN '10:00' AND '10:36' ORDER BY 2 DESC, 1 LIMIT 2"
+    )
+    truth = f"{counted.format(**today)} ORDER BY 2 DESC, 1 LIMIT 2"
+    assert rows_of(answer) == expected(found, truth)
+    grouped = "(SELECT product, sum(clicks) AS c FROM hot GROUP BY product {})"
+    end = asking.ask("SELECT clicks FROM hot LAST 2 MINUTES").ranges[0].end // 10**6
+    answer = asking.ask(
+        f"SELECT product, now.c, before.c FROM {grouped.format('LAST 30 MINUTES')} AS now JOIN "
+        f"{grouped.format('LAST 30 MINUTES 1 DAY AGO')} AS before USING (product) "
+        "WHERE product <> 'dd' ORDER BY 1"
+    )
+    now, before = (counted.format(begin=end - 1800 - ago, end=end - ago) for ago in (0, 24 * HOUR))
+    truth = f"SELECT product, n.c, b.c FROM ({now}) n JOIN ({before}) b USING (product) ORDER BY 1"
+    assert rows_of(answer) == expected(found, truth)
+    assert [each.end - each.start for each in answer.ranges] == [1800 * 10**6] * 2
+
+
 def test_sql_around_is_duckdbs(tmp_path: Path) -> None:
     asking, found = kept(tmp_path)
     answer = asking.ask(
@@ -382,6 +414,16 @@ def test_explaining_says_what_would_be_read(tmp_path: Path) -> None:
     assert "panes    10 of 2 minutes" in told
     assert "filter   product = 'a'" in told
     assert "from disk" in told
+
+
+def test_explaining_knows_which_open_panes_are_in_memory(tmp_path: Path) -> None:
+    kept(tmp_path)
+    asking, question = Asking(tmp_path / "state", Memory()), "SELECT clicks FROM hot"
+    assert " open rows from disk; " in asking.explain(question)
+    asking.ask(question)
+    told = asking.explain(question)
+    assert " open rows from memory; 0 bytes" in told
+    assert ", 0 from disk)" in told
 
 
 def again(folder: Path, job: str, found: list[Rows]) -> Asking:

@@ -55,7 +55,7 @@ def test_ranges_outside_of_what_is_there_are_told(lower: str, upper: str, messag
 
 
 def test_mistakes_are_told() -> None:
-    with pytest.raises(InputError, match="it has no steps yet"):
+    with pytest.raises(InputError, match="it has no steps; add some"):
         GRID.between(None, None, [])
     with pytest.raises(InputError, match="it: 'noon' is no time; give a datetime, or a text such"):
         GRID.start("noon")

@@ -65,6 +65,22 @@ def test_a_split_leaves_all_other_groups_as_they_are() -> None:
     assert after.balanced([1] * 16, Bounds(10, 250, 4)) == before
 
 
+def test_the_published_example() -> None:
+    """Four regions in Z-order, of four partitions each: those that are crowded are split, and only
+    leaves of the same parent are merged again."""
+    before = Groups.even(16, 4)
+    assert before.leaves == tuple(Group(n, n + 4) for n in (0, 4, 8, 12))
+    left = [30] * 4 + [5] * 4 + [30] * 4 + [5] * 4  # the left half of the city
+    after = before.balanced(left, Bounds(30, 100))
+    halves = [Group(0, 2), Group(2, 4), Group(4, 8), Group(8, 10), Group(10, 12), Group(12, 16)]
+    assert after.leaves == tuple(halves)
+    right = [1] * 4 + [30] * 4 + [1] * 4 + [30] * 4
+    moved = after.balanced(right, Bounds(30, 100))
+    assert moved.leaves == (
+        Group(0, 4), Group(4, 6), Group(6, 8), Group(8, 12), Group(12, 14), Group(14, 16)
+    )  # fmt: skip
+
+
 def test_the_group_of_a_partition_is_found() -> None:
     groups = Groups.even(13, 5)
     for partition in range(13):

@@ -69,6 +69,23 @@ def test_hot_groups_get_homes_of_least_contention_and_lose_them_when_cold() -> N
     assert replicated(more, alive, {}, sizes) == homes
 
 
+@given(st.integers(1, 40), ALIVE, st.integers(1, 8))
+def test_partitions_of_one_size_are_placed_by_how_many_there_are(
+    size: int, alive: list[Executor], groups_: int
+) -> None:
+    """As published (minimum contention first): executors by the partitions that they hold."""
+    groups, sizes = Groups.even(16, groups_), [size] * 16
+    homes = placed(groups.leaves, {}, alive, sizes)
+    hot = groups.leaves[0]
+    more = replicated(homes, alive, {hot: 1000.0}, sizes)
+    held = dict.fromkeys(alive, 0)
+    for group, (home,) in homes.items():
+        held[home] += len(group)
+    assert len(more[hot]) == len(alive)
+    numbers = [held[each] for each in more[hot][1:]]
+    assert numbers == sorted(numbers)
+
+
 @given(
     st.lists(st.floats(0, 1000), min_size=8, max_size=8),
     st.lists(st.floats(0, 1000), min_size=8, max_size=8),

@@ -142,6 +142,20 @@ def test_whole_numbers_are_floating_point_numbers_too() -> None:
     assert as_keys([], pa.string(), "x").type == pa.string()
 
 
+def test_times_that_are_asked_for_without_a_zone_are_utc() -> None:
+    type_, noon = pa.timestamp("us", "UTC"), datetime(2026, 3, 1, 12)
+    asked = Selection((noon,), ((noon, None),)).checked(type_, "x")
+    assert asked == Selection((noon.replace(tzinfo=UTC),), ((noon.replace(tzinfo=UTC), None),))
+    with pytest.raises(InputError, match="its keys are times, and these are texts"):
+        Selection(("noon",)).checked(type_, "x")
+
+
+def test_bounds_take_the_type_of_the_keys() -> None:
+    assert ByRange((1, 2)).typed(pa.float64(), "x").text == "by range at [1.0, 2.0]"
+    with pytest.raises(InputError, match="its keys are texts, and these are whole numbers"):
+        ByRange((1, 2)).typed(pa.string(), "x")
+
+
 def test_types_are_kept_as_one_of_a_few() -> None:
     assert key_type(pa.int8(), "x") == pa.int64()
     assert key_type(pa.large_string(), "x") == pa.string()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from muntin.collections.lineage import Dataset, Lineage, cut, edge
@@ -42,6 +42,28 @@ def test_a_finite_run_is_always_within_its_bound(
         assert recovery.takes <= max(bound, slower * 0.5 + bound / 2)
         if recovery.is_due:
             recovery.committed(0)
+
+
+@given(
+    st.floats(1, 100),
+    st.floats(1, 3),
+    st.integers(0, 1 << 33),
+    st.floats(0, 100),
+    st.floats(0, 5),
+)
+def test_the_cut_commits_before_another_batch_is_too_much(
+    bound: float, slower: float, saved: int, unsaved: float, empty: float
+) -> None:
+    """Of what is lost and made again, another batch takes half of what blocks leave of the bound,
+    and of that there is a quarter at least."""
+    recovery = known(bound, back=1e-8, slower=slower)
+    recovery.empty = Measure(empty)
+    recovery.committed(saved)
+    recovery.read(1, unsaved)
+    limit = bound / slower
+    room = max(limit - empty - saved * recovery.back, limit / 4)
+    assume(abs(unsaved - room / 2) > 1e-6)
+    assert recovery.is_due == (unsaved > room / 2)
 
 
 def test_what_is_measured_decides_how_much_is_read() -> None:

@@ -53,6 +53,12 @@ def test_a_worker_that_was_killed_is_told(spark: SparkSession, tmp_path: Path) -
     ("said", "told"),
     [
         ("An error occurred while calling o715.put", "the Java process of Spark was killed or has"),
+        (
+            "Traceback (most recent call last):\n  File 'w.py', line 75, in read_command\n"
+            "ModuleNotFoundError: No module named 'muntin'\n",
+            "the Python of Spark's tasks has no Muntin: it is python3 on the PATH, unless "
+            "PYSPARK_PYTHON names another before the session begins",
+        ),
         ("[Errno 111] Connection refused", "the Java process of Spark was killed or has"),
         (
             "SparkException: Job aborted due to stage failure: Task 0 in stage 3.0 failed 4 times, "

@@ -83,6 +83,12 @@ def rows_in(table: pa.Table, selection: Selection) -> int:
     return sum(any(lower <= key < upper for lower, upper in ranges) for key in keys)
 
 
+def test_a_group_of_which_nothing_is_asked_for_has_no_districts() -> None:
+    cells = pa.table({"cell": pa.array([1, 1 << 22, 5], pa.int64())})
+    assert by_district({0: cells.filter([False, False, False])}) == []
+    assert sorted(by_district({0: cells, 1: cells})) == [(0, 4), (1, 2)]
+
+
 def test_words_are_counted_as_python_counts_them() -> None:
     tables = {number: requests(500, number, pages(Path("nowhere"))) for number in range(3)}
     lines = [line for table in tables.values() for line in table.column("line").to_pylist()]

@@ -24,6 +24,7 @@ from muntin.spark.collections import internals
 from muntin.spark.settings import SETTINGS, prepare_environment
 
 _INSIDE = "MUNTIN_SLOW_NETWORK"
+_OPTIONS = "MUNTIN_JVM_OPTIONS"  # of the driver and all executors
 
 
 def with_network(rate: str | None) -> None:
@@ -71,6 +72,7 @@ def cluster(executors: int, memory: str = "1024m") -> Iterator[SparkSession]:
             "SPARK_LOCAL_DIRS": f"{folder}/local",
         }
         prepare_environment()
+        options = os.environ.get(_OPTIONS, "")
         settings = SETTINGS | {
             "spark.master": f"local-cluster[{executors},1,{memory.removesuffix('m')}]",
             "spark.app.name": "collections",
@@ -80,7 +82,8 @@ def cluster(executors: int, memory: str = "1024m") -> Iterator[SparkSession]:
             # as in sessions that the product starts: an executor that is gone does not come back
             "spark.shuffle.io.maxRetries": "1",
             "spark.shuffle.io.retryWait": "200ms",
-            "spark.driver.extraJavaOptions": "-Xms256m",
+            "spark.driver.extraJavaOptions": f"-Xms256m {options}".strip(),
+            "spark.executor.extraJavaOptions": options,
             "spark.executorEnv.PYTHONPATH": str(Path(__file__).parents[3]),  # what is asked is here
         }
         context = SparkContext(conf=SparkConf().setAll(list(settings.items())))

@@ -53,8 +53,8 @@ def by_district(tables: dict[int, pa.Table]) -> list[tuple[int, int]]:
     """Districts with the number of trips that began there, over all steps."""
     if not tables:
         return []
-    cells = pa.chunked_array([c for each in tables.values() for c in each.column("cell").chunks])
-    counted = pc.value_counts(pc.divide(cells, DISTRICT))
+    chunks = [c for each in tables.values() for c in each.column("cell").chunks]
+    counted = pc.value_counts(pc.divide(pa.chunked_array(chunks, pa.int64()), DISTRICT))
     values, counts = counted.field("values").to_pylist(), counted.field("counts").to_pylist()
     return list(zip(values, counts, strict=True))
 

@@ -31,6 +31,7 @@ FINE = 64
 HELD_BELOW = 0.8  # seconds
 SIDE = 0.25  # of the square, where the city's is 1
 VOLUMES = (1, 2, 4, 2)
+TIME = 240.0  # seconds, after which no step begins any more
 
 
 def run(pictures: Path | None, quick: bool) -> Iterator[str]:
@@ -69,26 +70,33 @@ def run(pictures: Path | None, quick: bool) -> Iterator[str]:
 
 
 def volumes(pictures: Path | None, quick: bool) -> Iterator[str]:
+    """All systems take each step in turn, so that every one has figures of the same moments."""
     rows, seconds = (3_000, 2.0) if quick else (60_000, 5.0)
     rate = 1 if quick else 2
-    volumes = VOLUMES[:3] if quick else VOLUMES
     known = zones()
-    response: dict[str, Line] = {}
+    began = time.perf_counter()
     with cluster(EXECUTORS, "2048m") as session:
+        compared_ = systems(session, rows, known)[1:]
         yield f"{rate} questions a second, steps of {rows:,} rows times the volume; ms, on average"
         yield ""
-        yield "| volume of the step | " + " | ".join(map(str, volumes)) + " |"
-        yield "|---" * (len(volumes) + 1) + "|"
-        for system in systems(session, rows, known)[1:]:
-            ys = []
-            for number, volume in enumerate(volumes):
-                system.add(number, trips(rows * volume, number, known, (0.2, 0.2)))
+        yield "| step | volume | " + " | ".join(system.name for system in compared_) + " |"
+        yield "|---" * (len(compared_) + 2) + "|"
+        xs: list[float] = []
+        ys: dict[str, list[float]] = {system.name: [] for system in compared_}
+        for number, volume in enumerate(VOLUMES[:3] if quick else VOLUMES):
+            if time.perf_counter() - began > TIME:
+                yield f"no time was left for step {number + 1} and later ones"
+                break
+            table = trips(rows * volume, number, known, (0.2, 0.2))
+            xs.append(number + 1)
+            for system in compared_:
+                system.add(number, table)
                 asked(system, random.Random(0), range(number + 1))  # warm
-                ys.append(1000 * at_rate(system, rate, seconds, range(number + 1)))
-            system.drop()
-            response[system.name] = Line(list(range(1, len(volumes) + 1)), ys)
-            yield f"| {system.name} | " + " | ".join(f"{y:.0f}" for y in ys) + " |"
+                ys[system.name].append(1000 * at_rate(system, rate, seconds, range(number + 1)))
+            told = " | ".join(f"{ys[system.name][-1]:.0f}" for system in compared_)
+            yield f"| {number + 1} | {volume} | {told} |"
     if pictures is not None:
+        response = {name: Line(xs, each) for name, each in ys.items()}
         panel = Panel("", "step", "response, ms", response)
         title = "Response time while volume rises and falls"
         draw(pictures / "collections-volumes.png", title, [panel])

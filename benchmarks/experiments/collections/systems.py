@@ -13,6 +13,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
+from functools import cache
 from pathlib import Path
 from threading import Lock
 from typing import Any, Protocol, TypeVar
@@ -48,7 +49,6 @@ T = TypeVar("T")
 Answer = Callable[[dict[int, pa.Table]], Iterable[T]]
 MINUTES = 300_000_000
 FILES = 4  # of a dataset
-_FILES = tempfile.TemporaryDirectory(prefix="muntin-datasets-")
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
 
 
@@ -65,6 +65,9 @@ class System(Protocol):
 
     def sizes(self, numbers: Sequence[int]) -> list[int]:
         """Bytes of each task of a question over all keys of these."""
+
+    def homes(self, numbers: Sequence[int]) -> list[Executor]:
+        """Where each of these tasks prefers to run."""
 
     def drop(self) -> None:
         """Lets go of everything."""
@@ -156,6 +159,10 @@ class Plain:
     def sizes(self, numbers: Sequence[int]) -> list[int]:
         return [sum(each) for each in zip(*(self._kept[n][3] for n in numbers), strict=False)]
 
+    def homes(self, numbers: Sequence[int]) -> list[Executor]:
+        _, partitioner, places, _ = self._kept[numbers[0]]
+        return [places[partition] for partition in range(partitioner.count)]
+
     def drop(self) -> None:
         for packs, _, _, _ in self._kept.values():
             packs.unpersist(True)
@@ -198,6 +205,10 @@ class Stark:
             for group in self.collection.groups.leaves
         ]
 
+    def homes(self, numbers: Sequence[int]) -> list[Executor]:
+        homes = self.collection.homes
+        return [homes[group][0] for group in self.collection.groups.leaves]
+
     def drop(self) -> None:
         self.collection.drop_before(at(100_000))
 
@@ -208,9 +219,15 @@ def at(number: int) -> datetime:
 
 def as_frame(session: SparkSession, table: pa.Table) -> Any:
     """A table as executors read it, from files that stay as long as the program runs."""
-    folder = Path(_FILES.name) / uuid4().hex
+    folder = Path(_files().name) / uuid4().hex
     folder.mkdir()
     size = -(-table.num_rows // FILES)
     for n in range(FILES):
         pq.write_table(table.slice(n * size, size), folder / f"{n}.parquet", compression="none")
     return session.read.parquet(str(folder))
+
+
+@cache
+def _files() -> tempfile.TemporaryDirectory[str]:
+    """Made when it is needed: workers of Spark, which load this too, would leave one each."""
+    return tempfile.TemporaryDirectory(prefix="muntin-datasets-")

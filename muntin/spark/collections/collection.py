@@ -138,12 +138,12 @@ class Collection:
             else at_least_one(self._whose, "partitions", partitions)
         )
         if bounds is not None:
-            self._type = as_keys(bounds, None, self._whose).type
+            as_keys(bounds, None, self._whose)  # which type they are of is settled by the data
             self._use(ByRange(tuple(bounds)))
         elif not ordered:
             self._use(ByHash(self._partitions))
         self._folder = Path(folder).resolve() if folder is not None else None
-        self._open_folder()
+        self._open_folder(ordered)
 
     # What goes in and out
 
@@ -230,9 +230,8 @@ class Collection:
 
     def between(self, lower: Moment | None = None, upper: Moment | None = None) -> Range:
         """The steps that begin in `[lower, upper)`; None is no bound."""
-        with self._lock:
-            there = self._starts()
-        return Range(self, self._grid.between(lower, upper, there), Selection())
+        self.starts(lower, upper)  # is there something?
+        return Range(self, lower, upper, Selection())
 
     def keys(self, *keys: Any) -> Range:
         """Some keys of all steps."""
@@ -275,6 +274,19 @@ class Collection:
     def selected(self, selection: Selection) -> Selection:
         """A selection of keys of this collection's type; InputError where they are of another."""
         return selection.checked(self._type, self._whose) if self._type is not None else selection
+
+    def starts(self, lower: Moment | None, upper: Moment | None) -> tuple[int, ...]:
+        """The steps that begin in `[lower, upper)`; InputError where that reaches out."""
+        with self._lock:
+            return self._grid.between(lower, upper, self._starts())
+
+    def reading(
+        self, lower: Moment | None, upper: Moment | None, selection: Selection
+    ) -> tuple[tuple[int, ...], list[Task]]:
+        """The steps of a range as they are now, and what is to be read where for them."""
+        with self._lock:
+            steps = self.starts(lower, upper)
+            return steps, self.tasks(steps, selection)
 
     def tasks(self, steps: Sequence[int], selection: Selection) -> list[Task]:
         """What is to be read where for a question, a task for each group that it touches."""
@@ -410,6 +422,8 @@ class Collection:
                 )
             if self._partitioner is None:
                 self._use(self._fitted(data, type_))
+            elif self._type is None:
+                self._partitioner = self._partitioner.typed(type_, self._whose)
             self._type = type_
             assert self._partitioner is not None
             return Packing(start, self.key, type_, self._partitioner, self._whose)
@@ -468,7 +482,7 @@ class Collection:
         self._partitioner = partitioner
         self._places.begin(partitioner.count)
 
-    def _open_folder(self) -> None:
+    def _open_folder(self, ordered: bool) -> None:
         if self._folder is None:
             if self._options.recovery is not None and not internals.has_folder(self._context):
                 raise InputError(
@@ -480,11 +494,10 @@ class Collection:
         manifest = Manifest.read(self._folder, self.name)
         if manifest is None:
             return
-        manifest.require(self._whose, self.key, self._grid.length, self._partitioner, self._type)
+        manifest.require(self._whose, self.key, self._grid.length, self._partitioner, ordered)
         self._type = manifest.type
         self.schema = StructType.fromJson(manifest.schema) if manifest.schema else None
-        if self._partitioner is None:
-            self._use(manifest.partitioner)
+        self._use(manifest.partitioner)
         for written in manifest.pieces:
             packs = internals.restored(self._context, written.path)
             internals.persist(self._context, packs, MEMORY)

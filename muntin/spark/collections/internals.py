@@ -268,4 +268,7 @@ def _sequence(context: SparkContext, values: Sequence[Any]) -> Any:
 
 
 def _listed(context: SparkContext, sequence: Any) -> list[Any]:
-    return list(_jvm(context).scala.jdk.javaapi.CollectionConverters.asJava(sequence))
+    """By number: an iterator of Java ends with an exception, of which PySpark asks a lot."""
+    converters = _class(context, "scala.jdk.javaapi.CollectionConverters")
+    listed = converters.asJava(sequence)
+    return [listed.get(n) for n in range(listed.size())]

@@ -15,7 +15,7 @@ from pyspark.sql import DataFrame
 
 from muntin.collections.keys import Partitioner, cast_keys
 from muntin.collections.rows import Part, cut, from_ipc, joined, of_pairs, packed, to_ipc
-from muntin.errors import InputError
+from muntin.errors import InputError, SparkError
 from muntin.spark.collections.internals import Packs, packs_of, packs_of_frame
 from muntin.spark.trouble import explained
 
@@ -91,11 +91,10 @@ def told() -> Iterator[None]:
     try:
         with explained():
             yield
-    except Exception as error:
-        refused = _REFUSED.findall(str(error))
-        if refused:
-            raise InputError(refused[-1].split("; what was committed")[0]) from None
-        raise
+    except SparkError as error:
+        said = str(error).split("; what was committed")[0]  # of runs, which are none of ours
+        refused = _REFUSED.findall(said)
+        raise (InputError(refused[-1]) if refused else SparkError(said)) from None
 
 
 def _moving(parts: Iterable[tuple[int, pa.Table]]) -> Iterator[pa.RecordBatch]:

@@ -29,6 +29,7 @@ from muntin.spark.cluster import Cluster, Plan
 from muntin.spark.collections import internals
 from muntin.spark.collections.piece import Piece
 from muntin.spark.settings import prepare_environment, settings_on
+from tests.ask.keeping import Kept
 from tests.ports import free_port
 from tests.show.test_console import children
 from tests.waiting import PATIENCE, wait_for
@@ -37,6 +38,40 @@ EXECUTORS = 3
 PARTITIONS = 12
 RECOVERY = 300  # seconds: for a loaded machine, and far from what it takes on another
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
+
+
+# An aggregate that ends the executor it runs in, once.
+MORTAL = """
+import os, signal
+from pathlib import Path
+
+class Longest:
+    returns = "VARCHAR"
+    def zero(self): return ""
+    def add(self, longest, text): return max(longest, text or "", key=lambda t: (len(t), t))
+    def merge(self, a, b):
+        end_executor_once()
+        return self.add(a, b)
+    def finish(self, longest): return longest
+
+def end_executor_once():
+    process = os.getpid()
+    while process > 1:
+        if b"CoarseGrainedExecutorBackend" in Path(f"/proc/{{process}}/cmdline").read_bytes():
+            try:
+                os.close(os.open({marker!r}, os.O_CREAT | os.O_EXCL))
+            except FileExistsError:
+                return
+            os.kill(process, signal.SIGKILL)
+            return
+        status = Path(f"/proc/{{process}}/status").read_text()
+        process = int(status.split("PPid:")[1].split()[0])
+"""
+PAST = """CREATE STREAM s (t BIGINT, k VARCHAR, s VARCHAR) FROM '{folder}/{{source}}.log'
+FORMAT json TIMESTAMP t SLACK 1 SECOND; CREATE AGGREGATE longest AS PYTHON 'mortal:Longest';
+CREATE JOB j AS SELECT k, longest(s) AS long, count(*) AS c FROM s GROUP BY k
+WINDOW 1 MINUTE PANE 10 SECONDS RETAIN 1 DAY;
+"""
 
 
 def at(step: int) -> datetime:
@@ -170,6 +205,7 @@ def tell(session: SparkSession, there: Cluster, folder: Path) -> dict[str, Any]:
 
     told["expected"] = collection.between().per_group(count).sum()
     told.update(lose(session, collection, there, folder))
+    told.update(ask(session, folder / "past"))
     told["notes"] = notes
     return told
 
@@ -200,6 +236,27 @@ def lose(
         "bound": max(collection.lineage.recovery.values()),
         "lost": lost.id,
         "after": _told(collection),
+    }
+
+
+def ask(session: SparkSession, folder: Path) -> dict[str, Any]:
+    """Asks about the past while the executor of a task is killed; tells the same of here."""
+    marker = folder / "killed"
+    folder.mkdir()
+    (folder / "mortal.py").write_text(MORTAL.format(marker=str(marker)))
+    (folder / "program.sql").write_text(PAST.format(folder=folder))
+    for source in "ab":
+        rows = ({"t": 36_000 + n, "k": "xyz"[n % 3], "s": source * (n % 17)} for n in range(600))
+        (folder / f"{source}.log").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    Kept(mt.load(folder / "program.sql"), folder / "state", batch_bytes=3_000).finish(3)
+    question = "SELECT k, long, c FROM j GROUP BY k BETWEEN '10:01' AND '10:08' ORDER BY k"
+    here = mt.ask(question, state=folder / "state")
+    before = marker.exists()
+    there = mt.ask(question, state=folder / "state", spark=session)
+    return {
+        "past here": here.rows.to_pylist(),
+        "past there": there.rows.to_pylist(),
+        "killed": [before, marker.exists()],
     }
 
 

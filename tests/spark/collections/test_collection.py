@@ -80,9 +80,7 @@ def test_a_function_has_the_tables_of_a_group(shop: mt.Collection) -> None:
 
 def test_what_would_be_read_is_told(shop: mt.Collection) -> None:
     told = shop.between(at(0), at(2)).keys("ann").explain()
-    assert told.startswith(
-        "2 steps of 'visits' in 1 tasks\n  2026-03-01 12:00:00: 2 rows in memory"
-    )
+    assert told.startswith("2 steps of 'visits' in 1 task\n  2026-03-01 12:00:00: 2 rows in memory")
     assert "reads 1, " in told
 
 
@@ -280,6 +278,42 @@ def test_a_collection_is_found_again_as_it_was_left(spark: SparkSession, tmp_pat
     ):
         with pytest.raises(StateError, match=message):
             opened(**changed)
+
+
+def test_a_range_is_what_is_there_when_it_is_asked(
+    shop: mt.Collection, spark: SparkSession
+) -> None:
+    """Nobody gets an answer that silently lacks what was dropped since the range was named."""
+    both, all_ = shop.between(at(0), at(2)), shop.between()
+    assert (both.frame().count(), all_.frame().count()) == (4, 6)
+    shop.drop_before(at(1))
+    for question in (both.frame, both.cogroup, both.explain, both.steps):
+        with pytest.raises(InputError, match=r"has steps from .* 12:05:00 to .* reaches beyond"):
+            question()
+    assert all_.steps() == [at(1), at(2)]
+    assert {len(lists) for _, lists in all_.cogroup().collect()} == {2}
+    shop.add(at(3), visits(spark, ["ann"]))
+    assert all_.steps() == [at(1), at(2), at(3)]
+
+
+def test_keys_that_are_hashed_are_not_opened_as_ranges(spark: SparkSession, tmp_path: Path) -> None:
+    kept: dict[str, Any] = {"key": "id", "folder": tmp_path, "recovery": "0.001 seconds"}
+    mt.Collection(spark, "kept", partitions=2, **kept).add(at(0), spark.range(9))
+    with pytest.raises(StateError, match="by hash into 2, and now by range; what is in its folder"):
+        mt.Collection(spark, "kept", ordered=True, **kept)
+
+
+def test_bounds_and_ranges_of_times_need_no_zone(spark: SparkSession, tmp_path: Path) -> None:
+    """As steps do: a time that names no zone is UTC, also when the folder is opened again."""
+    noon = at(0).replace(tzinfo=None)
+    kept: dict[str, Any] = {"key": "t", "folder": tmp_path, "recovery": "0.001 seconds"}
+    first = mt.Collection(spark, "times", bounds=[noon], **kept)
+    begin = int(at(0).timestamp()) - 5
+    first.add(at(0), spark.range(begin, begin + 20).selectExpr("timestamp_seconds(id) AS t"))
+    for opened in (first, mt.Collection(spark, "times", bounds=[at(0)], **kept)):
+        later = opened.key_range(noon, None)
+        assert later.frame().count() == 15
+        assert "partitions 1 to 1: reads 1" in later.explain()
 
 
 def test_recovery_is_bounded_by_what_is_written(spark: SparkSession, tmp_path: Path) -> None:

@@ -91,3 +91,11 @@ def test_an_executor_that_is_lost_in_a_question_changes_no_answer(told: dict[str
     assert told["lost"] not in {home for homes in told["after"].values() for home in homes}
     assert [note for note in told["notes"] if f"executor {told['lost']} on" in note] != []
     assert "is computed again when it is asked for" in told["notes"][0]
+
+
+def test_an_executor_that_is_lost_in_a_question_about_the_past_changes_no_answer(
+    told: dict[str, Any],
+) -> None:
+    assert told["killed"] == [False, True]
+    assert told["past there"] == told["past here"]
+    assert [row["c"] for row in told["past here"]] == [280] * 3

@@ -22,7 +22,7 @@ def test_a_question_has_the_rdd_of_one_that_read_the_same(spark: SparkSession) -
         numbers.add(at(n), spark.range(40).select("id"))
 
     def asked(first: int, last: int, *keys: int) -> int:
-        steps = numbers.between(at(first), at(last))._steps
+        steps = numbers.starts(at(first), at(last))
         return int(numbers.packs(numbers.tasks(steps, Selection(keys=keys or None))).id())
 
     whole, some = asked(0, 3), asked(0, 3, 5)
