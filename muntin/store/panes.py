@@ -6,8 +6,8 @@ both places, whatever happens in between.
 
 A file is Arrow's, in pieces of some thousand rows in the order of panes and keys, with an index of
 where each piece lies, so that a question reads the pieces it is about. Small files become larger
-ones as they grow in number, piece by piece; files that are older than the panes are kept for are
-removed.
+ones as they grow in number, piece by piece; pieces and files that are older than the panes are kept
+for are left out and removed.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from muntin.errors import StateError
+from muntin.fidelity.score import NEVER
 from muntin.run.past import Past
 from muntin.store.storage import Storage
 
@@ -92,6 +93,8 @@ class PaneFiles:
     moved: dict[str, int] = field(default_factory=dict)  # by shape, up to where panes are here
     new: list[str] = field(default_factory=list)  # files that no commit has named yet
     damaged: set[str] = field(default_factory=set)  # which cannot be merged with others
+    began: dict[str, int] = field(default_factory=dict)
+    """By shape, before which position panes are not kept any longer."""
 
     def add(self, files: Mapping[str, PaneFile]) -> None:
         """Takes files that were written, for the next commit to name."""
@@ -124,7 +127,8 @@ class PaneFiles:
         One that cannot be read stays as it is. Returns what there is to say.
         """
         many = {name: self.files[name] for name in self.many}
-        made, damaged = merged(self.folder, many)
+        began = max((self.began.get(file.shape, NEVER) for file in many.values()), default=NEVER)
+        made, damaged = merged(self.folder, many, began)
         if made:
             self.files = {n: f for n, f in self.files.items() if n in damaged or n not in many}
             self.add(made)
@@ -136,6 +140,7 @@ class PaneFiles:
 
     def expire(self, past: Mapping[str, Past]) -> None:
         """Drops files of panes that are not kept any longer, and of shapes that nobody keeps."""
+        self.began = {shape: known.began for shape, known in past.items()}
         for name, file in list(self.files.items()):
             if file.shape not in past or file.upper <= past[file.shape].began:
                 del self.files[name]
@@ -179,12 +184,13 @@ def store(folder: Storage, shape: str, pane: int, rows: pa.Table) -> dict[str, P
 
 
 def merged(
-    folder: Storage, files: Mapping[str, PaneFile]
+    folder: Storage, files: Mapping[str, PaneFile], began: int = NEVER
 ) -> tuple[dict[str, PaneFile], dict[str, str]]:
     """One file with the rows of several, which are of one shape and size of panes.
 
-    Some rows at a time are in memory, however many there are. Files that cannot be read are left
-    out, and it is told what is wrong with each; without any other, nothing is written.
+    Pieces that end where panes begin to be kept are left out. Some rows at a time are in memory,
+    however many there are. Files that cannot be read are left out, and it is told what is wrong
+    with each; without any other, nothing is written.
     """
     damaged: dict[str, str] = {}
     while left := [name for name in files if name not in damaged]:
@@ -193,11 +199,14 @@ def merged(
             try:
                 for name in left:
                     opened = stack.enter_context(_Opened(folder, name))
-                    sources += [(p, files[name], n, opened) for n, p in enumerate(opened.index)]
+                    file = files[name]
+                    for number, piece in enumerate(opened.index):
+                        if piece.upper * file.pane > began:
+                            sources.append((piece, file, number, opened))
                 sources.sort(key=lambda each: (each[0].lower, each[0].upper))
                 several, of = [*_together(sources)], files[left[0]]
-                index = [_joined([piece for piece, *_ in some]) for some in several]
-                made = _written(folder, of.shape, of.pane, index, map(_rows, several))
+                told = [_joined([piece for piece, *_ in some]) for some in several]
+                made = _written(folder, of.shape, of.pane, told, map(_rows, several))
             except _DamagedError as error:  # without it, once more
                 damaged[error.name] = str(error)
             else:

@@ -91,6 +91,23 @@ def test_panes_move_once_and_files_are_merged(tmp_path: Path, shape: Shape) -> N
     assert not {f"{FOLDER}/{name}" for name in files.files} & {*files.strays()}
 
 
+def test_what_is_not_kept_any_longer_does_not_grow(
+    tmp_path: Path, shape: Shape, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Files that become one again and again always end with what is newest."""
+    monkeypatch.setattr("muntin.store.panes.PIECE_ROWS", 12)  # four panes
+    files, past = PaneFiles(LocalFolder(tmp_path)), Past(MINUTE, 0, 0, 0)
+    for step in range(200):
+        past.settled = past.until = (step + 1) * MINUTE
+        past.began = max(0, step - 10) * MINUTE
+        keep(files, {shape.id: past}, shape, [block_of(shape, rows(range(step, step + 1)))])
+        while files.many:
+            files.merge()
+        told = counted(files, shape)
+        assert all(told[pane] == 3 for pane in range(max(0, step - 10), step + 1))
+        assert len(told) < 40
+
+
 def test_a_damaged_file_is_told_and_stays(tmp_path: Path, shape: Shape) -> None:
     files, past = PaneFiles(LocalFolder(tmp_path)), Past(MINUTE, 0, 0, 0)
     for step in range(9):
