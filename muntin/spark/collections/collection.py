@@ -156,8 +156,8 @@ class Collection:
         with self._lock:
             if start in self._coming or start in self._starts():
                 raise InputError(
-                    f"{self._whose} has the step of {describe_time(start)} already; drop it first, "
-                    "or use extend to add to it"
+                    f"{self._whose} has the step of {describe_time(start)} already; extend adds to "
+                    "it, and drop_before lets go of it and those before it"
                 )
             self._coming.append(start)
         try:

@@ -169,7 +169,9 @@ def test_a_step_is_extended(shop: mt.Collection, spark: SparkSession) -> None:
 
 
 def test_a_step_that_is_there_is_told(shop: mt.Collection, spark: SparkSession) -> None:
-    with pytest.raises(InputError, match=r"has the step of 2026-03-01 12:00:00 already; drop it"):
+    with pytest.raises(
+        InputError, match=r"has the step of 2026-03-01 12:00:00 already; extend adds"
+    ):
         shop.add(at(0), visits(spark, ["eve"]))
     assert shop.keys("eve").frame().count() == 0
     shop.drop_before(at(1))
