@@ -54,7 +54,9 @@ _DECLARED = (
 )
 _WITHOUT_YEAR = ("%b %d %H:%M:%S", "%b %d %H:%M:%S.%f", "%m-%d %H:%M:%S.%f", "%m-%d %H:%M:%S")
 _WITHOUT_DATE = ("%H:%M:%S", "%H:%M:%S.%f", "%H:%M:%S,%f")
-_YEARS = "TIMESTAMP WITH TIME ZONE '1000-01-01 00:00:00+00'"  # the first with four digits
+# Of years after that there is no question; others have to be written with four digits.
+_YEARS = "TIMESTAMP WITH TIME ZONE '1000-01-01 00:00:00+00'"
+_WHOLE_YEAR = r"^\W*\d{4}"
 _ALL_DECLARED = (*_DECLARED, *_WITHOUT_YEAR, *_WITHOUT_DATE)
 
 
@@ -70,9 +72,10 @@ def time_sql(text: str) -> str:
     formats = ", ".join(map(literal, _FORMATS))
     plain = f"TRY_CAST({text} AS TIMESTAMP WITH TIME ZONE)"
     spelt = f"TRY_CAST({iso} AS TIMESTAMP WITH TIME ZONE)"
+    whole = f"regexp_matches({text}, {literal(_WHOLE_YEAR)})"
     return (
-        f"CASE WHEN {plain} >= {_YEARS} THEN {plain} "
-        f"ELSE coalesce(CASE WHEN {spelt} >= {_YEARS} THEN {spelt} END, "
+        f"CASE WHEN {plain} >= {_YEARS} OR ({plain} IS NOT NULL AND {whole}) THEN {plain} "
+        f"ELSE coalesce(CASE WHEN {spelt} >= {_YEARS} OR {whole} THEN {spelt} END, "
         f"try_strptime({other}, [{formats}]), make_timestamptz({us})) END"
     )
 

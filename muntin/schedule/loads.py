@@ -30,7 +30,7 @@ class Loads:
         """
         spent = sum(costs.values())
         # Tasks are side by side, so that they may have taken longer than the batch.
-        part = min(1.0, max(0.0, seconds) / spent) if spent else 1.0
+        part = min(1.0, seconds / spent) if spent and seconds > 0 else 1.0
         beside = seconds - spent * part
         negligible = max(NEGLIGIBLE, beside / max(1, len(costs)))
         dear = 0.0
