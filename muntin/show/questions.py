@@ -28,6 +28,7 @@ from muntin.units import window_meant
 
 _UNTOLD = ("job", "c2_records", "records_bad", "records_late", "records_failed")
 _MISSING = re.compile(r"Table with name (\S+) does not exist")
+_NO_COLUMN = re.compile(r"there is no column '(.*?)'")
 
 
 class Question:
@@ -39,7 +40,7 @@ class Question:
 
     def answer(self, results: Results) -> pa.Table:
         """The answer from results that are stored; a LanguageError where there is none."""
-        known = results.jobs()
+        known, columns = results.jobs(), list[str]()
         with duckdb.connect(":memory:", config={"python_enable_replacements": "false"}) as here:
             here.execute("SET TimeZone = 'UTC'")
             here.execute("SET errors_as_json = true")
@@ -50,15 +51,16 @@ class Question:
                 name = f"__l{number}".ljust(end - start)
                 statement = statement[:start] + name + statement[end:]
                 here.register(name.rstrip(), rows)
+                columns += rows.column_names
             while True:
                 try:
                     return here.execute(statement).to_arrow_table()
                 except duckdb.Error as error:
-                    job = self._meant(error, statement, known)
+                    job = self._meant(error, statement, known, columns)
                 rows = results.read(job)
-                here.register(
-                    job, rows.drop_columns([n for n in _UNTOLD if n in rows.schema.names])
-                )
+                rows = rows.drop_columns([n for n in _UNTOLD if n in rows.schema.names])
+                here.register(job, rows)
+                columns += rows.column_names
                 known.remove(job)
 
     def _newest(self, results: Results, jobs: list[str]) -> Iterator[tuple[int, int, pa.Table]]:
@@ -106,12 +108,19 @@ class Question:
         own = [Column(each, "") for each in rows.column_names if each.lower() not in RESERVED]
         return fields_of(rows, with_results(own))
 
-    def _meant(self, error: duckdb.Error, statement: str, known: list[str]) -> str:
-        """The job whose results a question needs, as it is no table yet; else raises the error."""
+    def _meant(
+        self, error: duckdb.Error, statement: str, known: list[str], columns: list[str]
+    ) -> str:
+        """The job whose results a question needs, as it is no table yet; else raises the error.
+
+        `columns` are those of tables that there are.
+        """
         plain, place = located(error, statement)
         missing = _MISSING.match(str(plain).partition(": ")[2])
         if missing is None:
             message = reason(plain)
+            if unknown := _NO_COLUMN.match(message):
+                message = f"{unknown[0]}; {nearest(unknown[1], columns, 'nothing is read')}"
             if isinstance(error, duckdb.ParserException) and place[1] == len(statement.rstrip()):
                 message = f"{message}, or something is missing behind it"
             raise self._error(message, *place) from error

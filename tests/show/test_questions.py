@@ -25,7 +25,13 @@ def test_questions_are_refused_at_their_place(here: Running) -> None:
     for text, place, message in (
         ("SELECT product, FROM sums WHERE", (1, 27), "'WHERE' in this, or something is missing"),
         ("SELECT 1;\n SELECT 'ü', m FROM sums", (2, 14), "there is no column 'm'"),
-        ("SELECT n, user FROM sums", (1, 11), "there is no column 'user'"),
+        (
+            "SELECT n, user FROM sums",
+            (1, 11),
+            "there is no column 'user'; known are c2, emitted_at",
+        ),
+        ("SELECT produc FROM sums", (1, 8), r"no column 'produc'; did you mean product\?"),
+        ("SELECT m FROM LATEST(sums)", (1, 8), "no column 'm'; known are n, product, result_area"),
         ("SELECT *\nFROM sun", (2, 6), "there are no results of a job 'sun'; known are sums"),
         ("SELECT * FROM LATEST(sums) JOIN x ON z", (1, 33), "no results of a job 'x'"),
         ("SELEC 1", (1, 1), "unknown statement 'SELEC'; did you mean SELECT?"),
