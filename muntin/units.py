@@ -166,7 +166,8 @@ def window_meant(asked: str, names: Sequence[str]) -> str | None:
     """
     if asked in names:
         return asked
-    longer = [name for name in names if name.startswith(f"{asked} ")]
+    slides = tuple(f"{asked} {word} " for word in ("every", "cumulate", "from", "in"))
+    longer = [name for name in names if name.startswith(slides)]
     return longer[0] if asked and len(longer) == 1 else None
 
 

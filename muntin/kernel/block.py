@@ -159,7 +159,7 @@ def _headed(data: bytes, name: str) -> tuple[Block, int]:
             f"{name}: the header is damaged ({len(head)} of {size - HEAD_START} bytes)"
         )
     try:
-        return _block(json.loads(head), b"")
+        return _block(json.loads(head))
     except (ValueError, TypeError, KeyError) as error:
         raise BlockError(f"{name}: the header is not that of a block ({error})") from error
 
@@ -170,15 +170,15 @@ _TYPES: dict[str, type | tuple[type, ...]] = {
 }  # fmt: skip
 
 
-def _block(told: dict[str, Any], data: bytes) -> tuple[Block, int]:
-    """The block that a header tells of, and the checksum of its rows."""
+def _block(told: dict[str, Any]) -> tuple[Block, int]:
+    """The block that a header tells of, without its rows, and the checksum of these."""
     for name, kind in (*_TYPES.items(), ("count", int), ("checksum", int), ("digest", str)):
         if not isinstance(told[name], kind):
             raise TypeError(f"{name} is {told[name]!r}")
     sources = Sources(tuple(map(str, told["names"])), told["count"], told["digest"])
     fields = {name: told[name] for name in _TYPES if name != "steps"}
     steps = tuple((int(pane), int(rows)) for pane, rows in told["steps"])
-    return Block(data=data, sources=sources, steps=steps, **fields), told["checksum"]
+    return Block(data=b"", sources=sources, steps=steps, **fields), told["checksum"]
 
 
 def encode(table: pa.Table) -> bytes:

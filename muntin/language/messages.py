@@ -81,7 +81,7 @@ def located(error: duckdb.Error, statement: str) -> tuple[duckdb.Error, tuple[in
         return error, (0, len(statement))
     plain = type(error)(f"{kind}: {said['exception_message']}")
     if said["exception_message"].startswith('Macro "user"()'):
-        found = re.search(r"\buser\b", statement, re.IGNORECASE)
+        found = re.search(r"(?<![.\w'])user\b(?!')", statement, re.IGNORECASE)
         return plain, found.span() if found else (0, len(statement))
     data = statement.encode()
     at, length = json.loads(said.get("location") or f"[0, {len(data)}]")

@@ -20,6 +20,7 @@ from tempfile import TemporaryFile
 from typing import BinaryIO, cast
 
 from muntin.errors import InputError
+from muntin.fidelity.score import EVER
 from muntin.logs.gunzip import BLOCK_BYTES, Gunzip, is_gzip
 
 PRINT_BYTES = 256
@@ -69,6 +70,11 @@ class FilePosition:
     def fingerprint(self) -> Fingerprint:
         prints = self.print_end, self.print_crc, self.head_end, self.head_crc
         return Fingerprint(self.inode, *prints)
+
+
+def written_until(modified: int | None) -> int:
+    """Behind what was written last, in microseconds; a file without a time may be of any."""
+    return modified + 1 if modified else EVER
 
 
 def is_absence(error: OSError) -> bool:

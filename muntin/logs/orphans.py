@@ -13,7 +13,7 @@ from pathlib import Path
 from muntin.fidelity.losses import Loss
 from muntin.fidelity.score import NEVER
 from muntin.logs.copies import is_all_read, is_one_log, log_of, text_holds
-from muntin.logs.files import FilePosition, Key, Surroundings, first_print
+from muntin.logs.files import FilePosition, Key, Surroundings, first_print, written_until
 from muntin.logs.gunzip import is_gzip
 from muntin.logs.sightings import Sighting, sight
 
@@ -44,7 +44,8 @@ class Orphan:
         file = self.file
         why = "was truncated" if self.cut else "is gone" if self.left else "was not found again"
         begun = file.position or file.skip
-        upper = int(now * 1e6) if self.left or replaced else file.modified // 1000
+        ends_now = self.left or replaced
+        upper = int(now * 1e6) + 1 if ends_now else written_until(file.modified // 1000)
         return Loss(
             file.source,
             file.path,
@@ -52,7 +53,7 @@ class Orphan:
             log_of(file.path),
             self.left or None,
             file.since if begun else NEVER,
-            upper + 1,
+            upper,
         )
 
 

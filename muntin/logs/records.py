@@ -20,7 +20,7 @@ import pyarrow.compute as pc
 
 from muntin.errors import BadRowError, EngineError, InputError
 from muntin.fidelity.losses import Loss
-from muntin.fidelity.score import EVER, NEVER
+from muntin.fidelity.score import NEVER
 from muntin.kernel.clocks import Clocks
 from muntin.kernel.compute import Recipe, Segment, compute_together, repeated_sources
 from muntin.kernel.engine import run
@@ -40,6 +40,7 @@ from muntin.logs.chunks import (
     split,
 )
 from muntin.logs.copies import log_of
+from muntin.logs.files import written_until
 from muntin.logs.formats import Wanted, needed_columns, records_sql, sizes_sql
 from muntin.logs.gunzip import CUT, is_gzip
 from muntin.model.records import NOWHERE, POSITION, SIZE, SOURCE_COLUMN, TIME, UNTIL
@@ -450,7 +451,7 @@ def _lost(read: _Read, reading: Reading) -> Loss:
         read.log,
         read.left,
         lower,
-        order.modified + 1 if order.modified else EVER,  # copies without a time have 0
+        written_until(order.modified),
     )
 
 

@@ -30,6 +30,7 @@ from muntin.logs.files import (
     holds,
     is_overwritten,
     last_line_end,
+    written_until,
 )
 from muntin.logs.gunzip import is_gzip
 from muntin.logs.held import Held
@@ -159,7 +160,7 @@ class Register:
         strange = {}
         for key, f in found.items():
             with self.telling(f):
-                if not self._is_known(f):
+                if not self._is_known(f, now):
                     strange[key] = f
                 elif self.positions[key].path != str(f.path):
                     self.positions[key] = replace(self.positions[key], path=str(f.path))
@@ -289,7 +290,7 @@ class Register:
     def _parquet(self) -> bool:
         return self._stream.format.kind == "parquet"
 
-    def _is_known(self, f: Sighting) -> bool:
+    def _is_known(self, f: Sighting, now: float) -> bool:
         known = self.positions.get(f.key)
         if known is None or (f.matched and not known.print_end):
             return False
@@ -303,6 +304,9 @@ class Register:
                 known = replace(known, print_crc=checksum(file, known.print_end))
                 self.positions[f.key] = known
                 self.note(f"{f.path} was overwritten where it was read last; reading goes on there")
+                # Or all of it was written anew, which nobody can tell from that.
+                lost = Loss(f.source, str(f.path), "was overwritten", log_of(f.path), None)
+                self._lost.append(replace(lost, lower=known.since, upper=int(now * 1e6) + 1))
             if same and self._follow and self.grows(f.path):
                 end = last_line_end(file, known.position, f.size)
                 self.ends[f.key] = f, end, checksum(file, end)
@@ -477,7 +481,7 @@ def _unread(file: FilePosition, why: str, size: int | None, modified: int) -> Lo
     """What is not read of a file that is there."""
     lower = file.since if file.position or file.skip else NEVER
     log = log_of(file.path)
-    return Loss(file.source, file.path, why, log, size, lower, modified // 1000 + 1)
+    return Loss(file.source, file.path, why, log, size, lower, written_until(modified // 1000))
 
 
 def _originals_first(f: Sighting) -> tuple[bool, int, int, str]:

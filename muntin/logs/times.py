@@ -35,6 +35,10 @@ _EPOCH = r"""^[ "']*((?:\d{10}|\d{13}|\d{16}|\d{19})(?:\.\d*)?)[ "']*$"""
 # What has to be declared, because day and month may be meant otherwise or there is no date.
 _DECLARED = (
     "%y/%m/%d %H:%M:%S",
+    "%y-%m-%d %H:%M:%S",
+    "%d.%m.%y %H:%M:%S",
+    "%m/%d/%y %H:%M:%S",
+    "%y/%m/%d %H:%M",
     "%d.%m.%Y %H:%M:%S",
     "%d.%m.%Y %H:%M:%S.%f",
     "%d.%m.%Y %H:%M",
@@ -98,7 +102,12 @@ def clause_for(text: str, column: str) -> str:
     """The TIMESTAMP clause that understands a text of this column, or one to begin with."""
     tried = ", ".join(f"try_strptime({literal(text)}, {literal(f)})" for f in _ALL_DECLARED)
     (found,) = run(f"SELECT [{tried}] AS found", {}, "looking at a time")["found"].to_pylist()
-    fits = [f for f, time in zip(_ALL_DECLARED, found, strict=True) if time is not None]
+    # A year of two digits is none of a format that has four, but for those without any.
+    fits = [
+        format_
+        for format_, time in zip(_ALL_DECLARED, found, strict=True)
+        if time is not None and (time.year >= 1000 or "%Y" not in format_)
+    ]
     if not fits:
         return f"TIMESTAMP strptime({column}, '%d.%m.%Y %H:%M:%S')"
     if fits[0] in _WITHOUT_YEAR:

@@ -111,10 +111,16 @@ class BlockFiles:
         for name, several in groupby(places, lambda each: each.file):
             with self.folder.open(name) as file:
                 for each in several:
-                    file.seek(each.at)
                     where = f"{self.folder.where(name)} from byte {each.at:,} on"
-                    for record in tape.records_in(file.read(each.size), where, each.size):
-                        yield Block.decode(record, f"a saved block in {where}")
+                    try:
+                        file.seek(each.at)
+                        records = tape.records_in(file.read(each.size), where, each.size)
+                        blocks = [
+                            Block.decode(data, f"a saved block in {where}") for data in records
+                        ]
+                    except (BlockError, OSError, pa.ArrowException) as error:
+                        raise StateError(f"{where} cannot be read: {error}") from error
+                    yield from blocks
 
 
 class _Window:

@@ -33,6 +33,7 @@ PIECE_ROWS = 1 << 16
 PIECE_BYTES = 32 << 20  # of rows, of which one may be large
 _PACKED_BYTES = 8 << 20  # of small pieces that become one, in their files
 _MANY = 8  # files of about one size that become fewer
+_AT_ONCE = 64  # files that are open together
 _SIZES = 8  # by which sizes of files differ that are not about the same
 _SMALL = 1 << 16  # bytes, of files that are all about the same
 _LARGE = 32 << 20  # bytes, of files that stay as they are
@@ -115,7 +116,7 @@ class PaneFiles:
         names = next((names for _, names in sorted(by_size.items()) if len(names) >= _MANY), [])
         some, size = list[str](), 0
         for name in sorted(names, key=lambda name: (self.files[name].lower, name)):
-            if len(some) > 1 and size + self.files[name].bytes > _LARGE:
+            if (len(some) > 1 and size + self.files[name].bytes > _LARGE) or len(some) == _AT_ONCE:
                 break
             some.append(name)
             size += self.files[name].bytes
@@ -129,9 +130,8 @@ class PaneFiles:
         many = {name: self.files[name] for name in self.many}
         began = max((self.began.get(file.shape, NEVER) for file in many.values()), default=NEVER)
         made, damaged = merged(self.folder, many, began)
-        if made:
-            self.files = {n: f for n, f in self.files.items() if n in damaged or n not in many}
-            self.add(made)
+        self.files = {n: f for n, f in self.files.items() if n in damaged or n not in many}
+        self.add(made)
         self.damaged |= damaged.keys()
         return [
             f"{what}; questions about its panes are refused until it is put back"
@@ -203,6 +203,8 @@ def merged(
                     for number, piece in enumerate(opened.index):
                         if piece.upper * file.pane > began:
                             sources.append((piece, file, number, opened))
+                if not sources:  # nothing of them is kept any longer
+                    return {}, damaged
                 sources.sort(key=lambda each: (each[0].lower, each[0].upper))
                 several, of = [*_together(sources)], files[left[0]]
                 told = [_joined([piece for piece, *_ in some]) for some in several]
@@ -275,15 +277,21 @@ def _together(sources: Iterable[_Source]) -> Iterator[list[_Source]]:
 
 def _joined(pieces: Sequence[Piece]) -> Piece:
     """What is told of pieces that become one."""
-    keys = pa.array([key for piece in pieces for key in (piece.least, piece.most)])
-    bounds = pc.min_max(keys, skip_nulls=False).as_py()  # nothing, where nothing is told of one
     return Piece(
         sum(piece.rows for piece in pieces),
         min(piece.lower for piece in pieces),
         max(piece.upper for piece in pieces),
-        bounds["min"],
-        bounds["max"],
+        *_bounds([key for piece in pieces for key in (piece.least, piece.most)]),
     )
+
+
+def _bounds(keys: Sequence[Key]) -> tuple[Key, Key]:
+    """The first and the last of keys, as they are compared; nothing where one is not told."""
+    numbers = [key for key in keys if isinstance(key, int)]
+    texts = sorted((key for key in keys if isinstance(key, str)), key=str.encode)
+    if keys and len(numbers) == len(keys):
+        return min(numbers), max(numbers)
+    return (texts[0], texts[-1]) if keys and len(texts) == len(keys) else (None, None)
 
 
 def _rows(several: Sequence[_Source]) -> pa.Table:

@@ -122,7 +122,9 @@ class Settling:
     def due(self, past: Mapping[str, Past]) -> dict[str, tuple[int, int]]:
         """By shape, between which positions panes have settled and not moved."""
         moved = self._panes.moved
-        stretches = {id_: (moved.get(id_, p.began), p.settled) for id_, p in past.items()}
+        stretches = {
+            id_: (max(moved.get(id_, p.began), p.began), p.settled) for id_, p in past.items()
+        }
         return {id_: (lower, upper) for id_, (lower, upper) in stretches.items() if lower < upper}
 
     def keep(

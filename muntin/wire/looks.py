@@ -52,14 +52,12 @@ class Looks:
         self._threads.shutdown()
 
     def _said(self, places: Sequence[str], told: Exchange) -> dict[str, Line]:
-        """The lines on which a message was sent, by address; one that is long is sent on none."""
+        """The lines on which a message was sent, by address; one that is long needs a call."""
         encoded = encoded_for(told)
         lines = {}
         for place in dict.fromkeys(places):
             message = encoded(self._mine(place, told))
-            if len(message) > MOST:
-                return {}
-            if (line := self._line(place)) is None:
+            if len(message) > MOST or (line := self._line(place)) is None:
                 continue
             try:
                 line.say(message)
@@ -91,6 +89,8 @@ class Looks:
             line.close()
             self._called[place] = time.monotonic() + _CALLED
             return None
+        if (other := self._lines.pop(place, None)) is not None:  # of a look at the same time
+            other.close()
         self._lines[place] = line
         return self._heard(place, heard)
 

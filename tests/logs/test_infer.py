@@ -153,6 +153,7 @@ def json_kinds(folder: Path, *lines: object) -> dict[str, str]:
             [{"At": t, "d": {"t": t}, "x": "y"} for t in ("2023-11-14 22:13:20", "2023-11-14")],
             'STRUCT("At" TIMESTAMP, d STRUCT(t TIMESTAMP), x VARCHAR)',
         ),
+        (["17-06-09 20:10:40", "17-06-10"], "VARCHAR"),
     ],
 )
 def test_json_types(tmp_path: Path, values: list[object], kind: str) -> None:

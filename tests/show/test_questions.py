@@ -30,6 +30,7 @@ def test_questions_are_refused_at_their_place(here: Running) -> None:
             (1, 11),
             "there is no column 'user'; known are c2, emitted_at",
         ),
+        ("SELECT 'user', s.n, user FROM sums s", (1, 21), "there is no column 'user'"),
         ("SELECT produc FROM sums", (1, 8), r"no column 'produc'; did you mean product\?"),
         ("SELECT m FROM LATEST(sums)", (1, 8), "no column 'm'; known are n, product, result_area"),
         ("SELECT *\nFROM sun", (2, 6), "there are no results of a job 'sun'; known are sums"),

@@ -108,6 +108,29 @@ def test_what_is_not_kept_any_longer_does_not_grow(
         assert len(told) < 40
 
 
+def test_keys_of_any_size_are_merged(tmp_path: Path) -> None:
+    folder, files = LocalFolder(tmp_path), dict[str, PaneFile]()
+    for number in range(9):
+        keys = pa.array([2**63 + number, number], pa.uint64())
+        table = pa.table({"pane": pa.array([number, number]), "k0": keys})
+        files |= store(folder, "s", MINUTE, table)
+    made, damaged = merged(folder, files)
+    (told,) = made.values()
+    assert (told.rows, damaged) == (18, {})
+    (piece,) = pieces_of(pa.ipc.open_file(folder.path(f"{FOLDER}/{next(iter(made))}")))
+    assert (piece.least, piece.most) == (0, 2**63 + 8)
+
+
+def test_files_of_which_nothing_is_kept_go_when_they_would_become_one(tmp_path: Path) -> None:
+    files = PaneFiles(LocalFolder(tmp_path))
+    for number in range(9):
+        table = pa.table({"pane": pa.array([number]), "k0": ["x"]})
+        files.add(store(files.folder, "s", MINUTE, table))
+    files.began = {"s": 9 * MINUTE}
+    assert files.merge() == []
+    assert files.files == {}
+
+
 def test_a_damaged_file_is_told_and_stays(tmp_path: Path, shape: Shape) -> None:
     files, past = PaneFiles(LocalFolder(tmp_path)), Past(MINUTE, 0, 0, 0)
     for step in range(9):
