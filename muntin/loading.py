@@ -1,4 +1,4 @@
-"""Ctrl-C while libraries are loaded: these would have much to say about it.
+"""Ctrl-C while libraries are loaded, which would have much to say about it, and while a run waits.
 
 Loads next to nothing itself.
 """
@@ -9,7 +9,35 @@ import os
 import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
-from threading import current_thread, main_thread
+from threading import Event, Lock, current_thread, main_thread
+
+
+class Stop(Event):
+    """An event that a signal may set, whatever the thread that it interrupts is doing.
+
+    An Event's own methods take a lock for a moment. A signal that comes just then, to a thread that
+    waits for the event, would have that thread wait for itself.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._set = False
+        self._closed = Lock()
+        self._closed.acquire()
+
+    def is_set(self) -> bool:
+        return self._set
+
+    def set(self) -> None:
+        if not self._set:
+            self._set = True
+            self._closed.release()
+
+    def wait(self, timeout: float | None = None) -> bool:
+        """Waits until it is set, or for so many seconds; says whether it is."""
+        if self._closed.acquire(timeout=-1 if timeout is None else max(0.0, timeout)):
+            self._closed.release()
+        return self._set
 
 
 @contextmanager

@@ -13,9 +13,10 @@ import subprocess
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from threading import Event, Thread
+from threading import Thread
 
 from muntin.errors import MuntinError, SparkError, StartError
+from muntin.loading import Stop
 
 DIED = 75  # the exit code of a run that may fare better another time
 _SUPERVISED = "MUNTIN_SUPERVISED"  # "FD N": a pipe that ends with the supervisor, and which start
@@ -38,7 +39,7 @@ class Supervisor:
         self._tell = tell
         self._delays = delays
         self._until = None if seconds is None else time.monotonic() + seconds
-        self._stop = Event()
+        self._stop = Stop()
         self._child: subprocess.Popen[bytes] | None = None
 
     def run(self) -> int:

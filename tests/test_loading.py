@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.waiting import PATIENCE
+
 # Interrupts its process when a module is imported, as a user would who is fast enough.
 INTERRUPTED = """
 import os, runpy, signal, sys
@@ -51,3 +53,23 @@ def test_an_interrupted_import_says_one_word(
         text=True,
     )
     assert (done.returncode, done.stdout, done.stderr) == (130, "", "stopped\n")
+
+
+def test_a_signal_that_meets_whoever_waits_for_it_ends_the_wait() -> None:
+    """An Event would be waited for while its own lock is held, now and then for ever."""
+    code = """
+import signal, sys
+from muntin.loading import Stop
+for _ in range(3000):
+    stop = Stop()
+    signal.signal(signal.SIGALRM, lambda *_: stop.set())
+    signal.setitimer(signal.ITIMER_REAL, 2e-5)
+    while not stop.wait(1e-6):
+        pass
+    assert stop.is_set() and stop.wait()
+print("over")
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=PATIENCE
+    )
+    assert (done.stdout, done.stderr) == ("over\n", "")

@@ -19,6 +19,7 @@ from muntin.agent.reader import POLL_SECONDS, StreamReader, restarted
 from muntin.agent.safe import SafeLog
 from muntin.agent.settings import AgentSettings
 from muntin.errors import MuntinError, StateError, WireError
+from muntin.loading import Stop
 from muntin.logs.events import FileEvents
 from muntin.logs.infer import infer_columns
 from muntin.model.records import Column
@@ -63,7 +64,7 @@ class Agent:
     def __init__(self, settings: AgentSettings, clock: Callable[[], float] = time.time) -> None:
         self.name = settings.name
         self._identity = uuid4().hex
-        self.stop = Event()
+        self.stop = Stop()
         self._settings = settings
         self._slacks = {stream: settings.slack_us(stream) for stream in settings.streams}
         self._clock = clock

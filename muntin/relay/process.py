@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from threading import Event
 
 from muntin.kernel.engine import confine
+from muntin.loading import Stop
 from muntin.relay.relay import Relay
 from muntin.wire import process
 from muntin.wire.addresses import addresses
@@ -32,7 +33,7 @@ def serve(
     left = process.room(memory, KIND)
     confine(left // 2)
     os.nice(nice)
-    relay, stop = Relay(name, agents, Client(door.keys), left // 4), Event()
+    relay, stop = Relay(name, agents, Client(door.keys), left // 4), Stop()
     try:
         process.serve(relay, KIND, name, door, tell, lambda: _wait(stop), stop)
     finally:

@@ -18,6 +18,7 @@ from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, Trans
 from muntin.control.access import Access
 from muntin.control.address import Address
 from muntin.control.feed import Feed
+from muntin.loading import Stop
 from muntin.model.jobs import Program
 from muntin.run.agents import require_agents
 from muntin.run.door import Door
@@ -205,7 +206,7 @@ def _shown(console: Console, once: bool, control: _Control | None) -> Iterator[_
 @contextmanager
 def ready(jvm: Jvm, console: Console) -> Iterator[tuple[SparkContext, Event]]:
     """A context, and the event that Ctrl-C sets, from before the start to after the end."""
-    stop = Event()
+    stop = Stop()
     with stop_on_signals(stop), ExitStack() as stack:
         with console.status("starting Spark"):
             context = stack.enter_context(own_context(jvm, stop, partial(_note, console)))
