@@ -163,9 +163,7 @@ def text_sql(stream: Stream, column: Column, present: frozenset[str]) -> str:
 
 def time_text_sql(stream: Stream, present: frozenset[str]) -> str | None:
     """Over `fields`: the text that the time of a record is read from, where it is made of some."""
-    columns = {c.name: c.type for c in stream.columns}
-    ((_, kind),) = describe(f"SELECT {stream.timestamp} AS t FROM records", columns, "records")
-    if kind != "VARCHAR":
+    if _time_type(stream) != "VARCHAR":
         return None
     needed = [c for c in stream.columns if quote(c.name) in stream.timestamp]
     casts = ((c.name, _cast(stream.format.kind, c, present)[0]) for c in needed)
@@ -195,9 +193,7 @@ def sizes_sql(format_: Format, present: Sequence[str]) -> str:
 
 def position_sql(stream: Stream) -> str:
     """Microseconds since the epoch. Numbers are seconds, milli-, micro- or nanoseconds by size."""
-    columns = {c.name: c.type for c in stream.columns}
-    ((_, kind),) = describe(f"SELECT {stream.timestamp} AS t FROM records", columns, "records")
-    time = f"({stream.timestamp})"
+    kind, time = _time_type(stream), f"({stream.timestamp})"
     if kind == "VARCHAR":
         return f"epoch_us({time_sql(time)})"
     if kind == "TIMESTAMP_NS":  # epoch_us would round up, perhaps into the next window
@@ -211,6 +207,13 @@ def position_sql(stream: Stream) -> str:
     if whole:
         return f"CASE {cases} ELSE floor_div({number}, 1000) END"
     return f"CAST(floor(CASE {cases} ELSE {number} / 1000 END) AS BIGINT)"
+
+
+def _time_type(stream: Stream) -> str:
+    """The type of what TIMESTAMP says, as DuckDB has it."""
+    columns = {c.name: c.type for c in stream.columns}
+    ((_, kind),) = describe(f"SELECT {stream.timestamp} AS t FROM records", columns, "records")
+    return kind
 
 
 def groups_sql(pattern: str) -> str:
