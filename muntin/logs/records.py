@@ -321,7 +321,7 @@ class _Reader:
             if reading.faults:
                 reading = self._placed(table, number, reading)
             if TIME.column in reading.first and read.lane.begins(read.order):
-                at = mine[POSITION].drop_null()[0].as_py()
+                at = _first_time(mine[POSITION], read.lane.clocks.latest)
                 reading = replace(reading, begun=(Begun(read.log, read.order.path, at),))
             read.lane.readings.append(reading)
         for shape, block in blocks.items():
@@ -431,6 +431,14 @@ class _Table:
             fields = pa.concat_tables([fields.slice(0, 0), *parts])
         reads, counts = list(compress(self.reads, chosen)), list(compress(self.counts, chosen))
         return _Table(reads, fields, counts, list(compress(self.broken, chosen)))
+
+
+def _first_time(positions: pa.ChunkedArray, latest: int | None) -> int:
+    """The time of the first record that has one, and one that has come: there is such a record."""
+    if latest is not None:
+        positions = positions.filter(pc.less_equal(positions, latest))
+    first: int = positions.drop_null()[0].as_py()
+    return first
 
 
 def _lost(read: _Read, reading: Reading) -> Loss:

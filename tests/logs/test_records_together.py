@@ -146,6 +146,7 @@ files = st.lists(st.lists(lines, max_size=8), min_size=1, max_size=3)
     [[[1]], [[(1, 1), 3, (9, 1)]], [[(2, 2)]]], "csv", {"panes"}, 1 << 20, 0, None, None, 16, 1
 )
 @example([[[3, 1]]], "csv", {"apart"}, 1, None, None, None, 1, 1)
+@example([[[(1, 0), (1, 0), (1, 0), (0, 0)]]], "json", {"apart"}, 60, None, None, 0, 1, 1)
 def test_any_company_gives_the_same(
     tmp_path: Path,
     sources: Sequence[Pieces],
