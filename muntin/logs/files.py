@@ -25,6 +25,8 @@ from muntin.logs.gunzip import BLOCK_BYTES, Gunzip, is_gzip
 
 PRINT_BYTES = 256
 _BLOCK_BYTES = 64 << 10
+_BACK_BYTES = 16 << 10  # before where reading stopped, overwritten logs are known by what is there
+_BACK_AGAIN_BYTES = 48 << 10  # after which it is by others
 
 Key = tuple[int, int]  # device and inode
 
@@ -61,6 +63,8 @@ class FilePosition:
     modified: int = 0  # when that was written, in nanoseconds
     since: int | None = None  # how far its source had come then, in time; None: it was new
     original: int = 0  # the inode of the file that this is a copy of
+    back_end: int = 0  # of bytes well before that place: it is known by them if overwritten there
+    back_crc: int = 0
 
     @property
     def key(self) -> Key:
@@ -96,11 +100,11 @@ def holds(file: BinaryIO, known: Fingerprint) -> bool:
 
 
 def is_overwritten(file: BinaryIO, known: FilePosition) -> bool:
-    """Whether a file is the one that was read, with other bytes just before that place.
+    """Whether a file may be the one that was read, with other bytes just before that place.
 
     It begins as it did, is no shorter, and a line ends where one did. One that was cut and written
     anew, by somebody who begins all of his logs alike, could be taken for that only if it has come
-    to the same place; so it must have been looked at a moment ago.
+    to the same place; so it must have been looked at a moment ago, or be known by what it `keeps`.
     """
     size = os.fstat(file.fileno()).st_size
     if known.head_end < PRINT_BYTES or known.print_end < 2 * PRINT_BYTES:
@@ -111,6 +115,23 @@ def is_overwritten(file: BinaryIO, known: FilePosition) -> bool:
     begins_alike = zlib.crc32(file.read(known.head_end)) == known.head_crc
     file.seek(known.print_end - 1)
     return begins_alike and file.read(1) == b"\n"
+
+
+def keeps(file: BinaryIO, known: FilePosition) -> bool:
+    """Whether a file has bytes that were read well before the last ones, and behind the first."""
+    apart = 2 * PRINT_BYTES <= known.back_end <= known.print_end - PRINT_BYTES
+    return apart and checksum(file, known.back_end) == known.back_crc
+
+
+def next_back(known: FilePosition, print_end: int) -> int:
+    """Where the bytes to be kept in mind end, once a file was read up to `print_end`.
+
+    They are not looked up each time, but as often as the log has become twice as long, or longer by
+    some ten thousand bytes.
+    """
+    wanted = print_end - min(_BACK_BYTES, print_end // 2)
+    due = wanted >= min(2 * known.back_end, known.back_end + _BACK_AGAIN_BYTES)
+    return wanted if due else known.back_end
 
 
 def first_print(file: BinaryIO) -> Fingerprint:

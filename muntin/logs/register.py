@@ -29,6 +29,7 @@ from muntin.logs.files import (
     first_print,
     holds,
     is_overwritten,
+    keeps,
     last_line_end,
     written_until,
 )
@@ -299,18 +300,26 @@ class Register:
             return True
         with f.open() as file:
             same = holds(file, known.fingerprint)
-            if not same and look is not None and self._is_overwritten(f, file):
-                same = True
-                known = replace(known, print_crc=checksum(file, known.print_end))
-                self.positions[f.key] = known
-                self.note(f"{f.path} was overwritten where it was read last; reading goes on there")
-                # Or all of it was written anew, which nobody can tell from that.
-                lost = Loss(f.source, str(f.path), "was overwritten", log_of(f.path), None)
-                self._lost.append(replace(lost, lower=known.since, upper=int(now * 1e6) + 1))
+            if not same and self._is_overwritten(f, file):
+                kept = keeps(file, known)
+                same = kept or look is not None
+                if same:
+                    known = self._go_on_over(f, file, kept, now)
             if same and self._follow and self.grows(f.path):
                 end = last_line_end(file, known.position, f.size)
                 self.ends[f.key] = f, end, checksum(file, end)
         return same
+
+    def _go_on_over(self, f: Sighting, file: BinaryIO, kept: bool, now: float) -> FilePosition:
+        """The position of a log that was overwritten, which is known by other bytes from now on."""
+        known = self.positions[f.key]
+        known = replace(known, print_crc=checksum(file, known.print_end))
+        self.positions[f.key] = known
+        self.note(f"{f.path} was overwritten where it was read last; reading goes on there")
+        if not kept:  # all of it may have been written anew, which nobody can tell from that
+            lost = Loss(f.source, str(f.path), "was overwritten", log_of(f.path), None)
+            self._lost.append(replace(lost, lower=known.since, upper=int(now * 1e6) + 1))
+        return known
 
     def _is_overwritten(self, f: Sighting, file: BinaryIO) -> bool:
         known = self.positions[f.key]

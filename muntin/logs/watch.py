@@ -23,6 +23,7 @@ from muntin.logs.files import (
     Surroundings,
     checksum,
     last_line_end,
+    next_back,
     open_same,
 )
 from muntin.logs.folders import Folders
@@ -320,10 +321,12 @@ class Watch:
         size = look.sighting.size
         print_end = size if self._parquet else max(end, min(size, PRINT_BYTES))
         with self._register.telling(look.sighting):
-            crc = look.crc
-            if crc is None or print_end != look.end:
+            crc = look.crc if print_end == look.end else None
+            back = next_back(file, print_end) if self._register.grows(file.path) else 0
+            if crc is None or back != file.back_end:
                 with open_same(look.sighting.path, file.fingerprint) as bytes_:
-                    crc = checksum(bytes_, print_end)
+                    crc = checksum(bytes_, print_end) if crc is None else crc
+                    file = replace(file, back_end=back, back_crc=checksum(bytes_, back))
             read = replace(
                 file,
                 position=end,

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from muntin.errors import StateError
 from muntin.store.document import Document
 
-VERSION = 9
+VERSION = 10
 
 
 def _several_files(document: Document) -> None:
@@ -19,8 +19,12 @@ def _several_files(document: Document) -> None:
     document["now"]["results"] = [(job, [file]) for job, file in document["now"]["results"]]
 
 
+def _known_by_less(document: Document) -> None:
+    """9: files were known by their first and last bytes alone, as they are until they are read."""
+
+
 # What makes a document of one format into one of the next.
-_STEPS: dict[int, Callable[[Document], None]] = {8: _several_files}
+_STEPS: dict[int, Callable[[Document], None]] = {8: _several_files, 9: _known_by_less}
 
 
 def migrated(document: Document, place: str) -> Document:

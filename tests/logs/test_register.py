@@ -330,26 +330,74 @@ def test_a_log_that_is_truncated_with_unread_bytes_is_lost(tmp_path: Path, acces
     assert lines_of(batch.lanes) == ["new"]
 
 
-def test_a_log_that_is_overwritten_in_place_is_not_read_again(tmp_path: Path, access: Log) -> None:
-    """Seed 18-2: a line was overwritten that had just been read, and all were counted twice."""
-    reader = follow(tmp_path)
-    text = access.path.read_bytes()
-    line = text.splitlines(keepends=True)[-2]
-    with access.path.open("r+b") as log:
+def overwrite(path: Path, before_last: int = 1) -> None:
+    """Writes over a line without changing its length."""
+    text = path.read_bytes()
+    line = text.splitlines(keepends=True)[-1 - before_last]
+    with path.open("r+b") as log:
         log.seek(text.rindex(line))
         log.write(b"x" * (len(line) - 1))
+
+
+@pytest.mark.parametrize("stopped", [False, True])
+def test_a_log_that_is_overwritten_in_place_is_not_read_again(
+    tmp_path: Path, access: Log, stopped: bool
+) -> None:
+    """Seed 18-2: a line was overwritten that had just been read, and all were counted twice."""
+    reader = follow(tmp_path)
+    overwrite(access.path)
     access.write(2)
+    if stopped:
+        reader.restart()
     assert numbers(reader.read()) == [30, 31]
     assert reader.notes == [
         f"{access.path} was overwritten where it was read last; reading goes on there"
     ]
-    # Or it was written anew by somebody who begins all logs alike: nobody can tell.
-    assert [(loss.why, loss.bytes) for loss in reader.lost] == [("was overwritten", None)]
-    reader.lost.clear()
+    assert reader.lost == []
     access.write(1)
     reader.restart()
     assert numbers(reader.read()) == [32]
     assert reader.lost == []
+
+
+@pytest.mark.parametrize("reads", [1, 400])
+def test_long_logs_are_known_by_bytes_well_before_the_last_ones(
+    tmp_path: Path, access: Log, reads: int
+) -> None:
+    """However often they were read meanwhile, and whatever was overwritten within 8 kB."""
+    reader = follow(tmp_path)
+    for _ in range(reads):
+        access.write(4000 // reads)
+        reader.read()
+    for line in range(0, 8000 // 45, 10):
+        overwrite(access.path, line)
+    access.write(2)
+    reader.restart()
+    assert numbers(reader.read()) == [access.count - 2, access.count - 1]
+    assert reader.lost == []
+
+
+def test_a_log_that_may_be_written_anew_is_lost_from_where_it_was_read(tmp_path: Path) -> None:
+    """By somebody who begins all logs alike, and has come as far: nobody can tell."""
+    path = tmp_path / "access.log"
+    banner = "".join(f"banner {n}\n" for n in range(40))
+    path.write_text(banner + "one 1111\n" * 40)
+    reader = Reader(stream(path))
+    assert len(reader.read()) == 80
+    path.write_text(banner + "two 2222\n" * 40 + "three\n")
+    assert reader.read() == ["three"]
+    assert [(loss.why, loss.bytes) for loss in reader.lost] == [("was overwritten", None)]
+
+
+def test_a_log_that_is_written_anew_during_a_stop_is_read(tmp_path: Path) -> None:
+    path = tmp_path / "access.log"
+    banner = "".join(f"banner {n}\n" for n in range(40))
+    path.write_text(banner + "one 1111\n" * 80)
+    reader = Reader(stream(path))
+    assert len(reader.read()) == 120
+    path.write_text(banner + "two 2222\n" * 80 + "three\n")
+    reader.restart()
+    assert len(reader.read()) == 121
 
 
 def test_a_log_that_is_rewritten_and_longer_is_read_from_its_start(
