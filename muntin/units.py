@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal, DecimalException
 from typing import Literal, NamedTuple
@@ -162,8 +163,12 @@ def describe_window(axis: Axis, spec: WindowSpec) -> str:
 
 def window_meant(asked: str, names: Sequence[str]) -> str | None:
     """The kind of window that is called so, or the only one of that length: `1 hour` may be
-    `1 hour every 5 minutes`.
+    `1 hour every 5 minutes`, and `60 minutes` is an hour.
     """
+    if asked in names:
+        return asked
+    with suppress(ValueError):  # it may be no length of time: `1000 records`, a session
+        asked = describe(parse_duration(asked))
     if asked in names:
         return asked
     slides = tuple(f"{asked} {word} " for word in ("every", "cumulate", "from", "in"))

@@ -125,6 +125,9 @@ def test_what_is_no_number_of_bytes_is_refused(text: str) -> None:
         ("1 hour", ["1 hour every 5 minutes", "1 hour"], "1 hour"),
         ("1 hour", ["1 hour every 5 minutes", "1 hour every 10 minutes"], None),
         ("1 hour", ["11 hours"], None),
+        ("60 MINUTES", ["1 minute", "1 hour every 5 minutes"], "1 hour every 5 minutes"),
+        ("3600s", ["1 hour"], "1 hour"),
+        ("10 records", ["10 seconds"], None),
         ("", ["1 hour"], None),
     ],
 )
