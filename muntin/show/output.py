@@ -20,8 +20,6 @@ from muntin.show.terminal import console
 from muntin.store.export import json_text, text, values_of
 from muntin.units import describe
 
-_UNCUT = 1000  # columns of a table that goes into a file or a pipe
-
 
 class RowWriter:
     """Writes tables of result rows one after another, with headers only once a job."""
@@ -58,7 +56,7 @@ class RowWriter:
         self._out.flush()
 
     def _table(self, job: str, rows: pa.Table) -> None:
-        out = console(self._out, None if self._out.isatty() else _UNCUT)
+        out = console(self._out)
         above = self._tables.get(job)
         if not self._scored and set(pc.struct_field(rows["c2"], "area").to_pylist()) <= {1.0}:
             rows = rows.drop_columns(["c2"])

@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 
 _REASONS = 3  # that are told of a range
 _HEAVY = ("lost", "late", "shed", "cancelled", "dead", "leapt", "awaited")
-_UNCUT = 1000  # columns of a table that goes into a file or a pipe
 
 
 def write(answer: PastRows, format_: OutputFormat, out: TextIO, notes: TextIO) -> None:
@@ -45,7 +44,7 @@ def write(answer: PastRows, format_: OutputFormat, out: TextIO, notes: TextIO) -
 
 
 def _table(answer: PastRows, out: TextIO) -> None:
-    to = console(out, None if out.isatty() else _UNCUT)
+    to = console(out)
     table = Table(header_style="bold")
     rows = answer.rows
     for field in rows.schema:

@@ -47,7 +47,6 @@ SELECT … FROM job;              over the results that it has stored
 SELECT … FROM LATEST(job);      over the newest; of several windows, LATEST(job, 1 HOUR)
 SHOW JOBS; SHOW STREAMS;        what runs, and what it reads
 EXIT; or Ctrl-D                 leaves, and the program goes on"""
-_UNCUT = 1000  # columns of a table that goes into a file or a pipe
 _ROWS = 1000  # of an answer that are shown
 
 
@@ -59,7 +58,7 @@ class Shell:
         self._connect = connect
         self._state = state
         self._client: Client | None = None
-        self._console: Console = console(out, None if out.isatty() else _UNCUT)
+        self._console: Console = console(out)
 
     @property
     def client(self) -> Client:

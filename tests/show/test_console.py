@@ -170,7 +170,7 @@ def test_changes_of_open_windows_are_no_lines_of_their_own() -> None:
     empty = no_windows(mt.sql(text).jobs["j"])
     end = 1_772_366_400  # in panes of a second
     said = io.StringIO()
-    view = _View(console(said, 200), None)
+    view = _View(console(said), None)
     for reason, revision in ((Reason.OPEN, 0), (Reason.OPEN, 1), (Reason.COMPLETE, 2)):
         c2 = replace(Board().score(0, 1, reason), reason=reason)
         kind = {(0, end): Counts(1)}
