@@ -6,7 +6,7 @@ import os
 import shutil
 import signal
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 
 from tests.faults.processes import Process, words_of
@@ -22,12 +22,22 @@ def _is_java(words: str) -> bool:
 
 
 def _is_worker(words: str) -> bool:
-    return "daemon" in words and "python" in words
+    """Or the parent of such. (Java is told of daemons, too.)"""
+    return "daemon" in words and "python" in words and not _is_java(words)
 
 
-def _one_of(trial: Trial, fits: Callable[[str], bool]) -> int | None:
-    """A process of the program, if it has such a one."""
-    found = sorted(pid for pid, words in trial.program.family().items() if fits(words))
+def _java(trial: Trial) -> int | None:
+    return _one_of(trial, trial.program.family(), _is_java)
+
+
+def _worker(trial: Trial) -> int | None:
+    """A Python worker of the program, or of its executors elsewhere."""
+    elsewhere = trial.grid.families() if trial.grid is not None else {}
+    return _one_of(trial, trial.program.family() | elsewhere, _is_worker)
+
+
+def _one_of(trial: Trial, family: Mapping[int, str], fits: Callable[[str], bool]) -> int | None:
+    found = sorted(pid for pid, words in family.items() if fits(words))
     return trial.random.choice(found) if found else None
 
 
@@ -58,17 +68,22 @@ def end_driver(trial: Trial) -> Struck | None:
     return Struck("", "program", excuses="program") if there else None
 
 
-def _kills(fits: Callable[[str], bool]) -> Fault:
-    def kill(trial: Trial) -> Struck | None:
-        pid = _one_of(trial, fits)
-        if pid is None:
-            return None
-        _signal(pid, signal.SIGKILL)
-        # A Spark that cannot even be started is for the user to mend, also under supervision.
-        goes_on = trial.is_supervised and not trial.program.is_young()
-        return Struck("", f"process {pid}", excuses="" if goes_on else "program")
+def kill_java(trial: Trial) -> Struck | None:
+    return _killed_of(trial, _java(trial), trial.is_supervised)
 
-    return kill
+
+def kill_worker(trial: Trial) -> Struck | None:
+    """No run ends of it, as its task is done again."""
+    return _killed_of(trial, _worker(trial), True)
+
+
+def _killed_of(trial: Trial, pid: int | None, goes_on: bool) -> Struck | None:
+    if pid is None:
+        return None
+    _signal(pid, signal.SIGKILL)
+    # A Spark that cannot even be started is for the user to mend, also under supervision.
+    goes_on = goes_on and not trial.program.is_young()
+    return Struck("", f"process {pid}", excuses="" if goes_on else "program")
 
 
 def _stops(choose: Callable[[Trial], int | None]) -> Fault:
@@ -111,7 +126,8 @@ def _kills_daemon(which: str) -> Fault:
         if not words_of(found[name]):
             return None
         _signal(found[name], signal.SIGKILL)
-        return Struck("", name, grid.up, trial.random.uniform(1.0, 8.0))
+        seconds = trial.random.uniform(1.0, 8.0)
+        return Struck("", name, grid.up, seconds, bars="program" if name == "master" else "")
 
     return kill
 
@@ -235,18 +251,18 @@ def clock_of_server_jumps(trial: Trial) -> Struck | None:
 
 FAULTS: dict[str, Fault] = {
     "kill -9 driver": kill_driver,
-    "kill -9 JVM": _kills(_is_java),
+    "kill -9 JVM": kill_java,
     "kill -9 supervisor": kill_supervisor,
     "kill -9 executor": kill_executor,
     "kill -9 Spark worker": _kills_daemon("worker"),
     "kill -9 Spark master": _kills_daemon("master"),
-    "kill -9 Python worker": _kills(_is_worker),
+    "kill -9 Python worker": kill_worker,
     "kill -9 agent": kill_agent,
     "kill -9 relay": kill_relay,
     "SIGTERM driver": end_driver,
     "SIGSTOP driver": _stops(lambda trial: trial.program.runner),
-    "SIGSTOP JVM": _stops(lambda trial: _one_of(trial, _is_java)),
-    "SIGSTOP Python worker": _stops(lambda trial: _one_of(trial, _is_worker)),
+    "SIGSTOP JVM": _stops(_java),
+    "SIGSTOP Python worker": _stops(_worker),
     "SIGSTOP executor": _stops(_executor),
     "SIGSTOP agent or relay": stop_agent_or_relay,
     "full disk": disk_is_full,

@@ -45,6 +45,10 @@ class Grid:
         up = json.loads((self._cluster.folder / "cluster.json").read_text())
         return {name: each["pid"] for name, each in up["processes"].items()}
 
+    def families(self) -> dict[int, str]:
+        """The command lines of the processes below executors."""
+        return {pid: words_of(pid) for each in self.executors() for pid in descendants(each)}
+
     def executors(self) -> list[int]:
         workers = (pid for name, pid in self.daemons().items() if name != "master")
         return [

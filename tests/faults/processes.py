@@ -27,6 +27,12 @@ class End:
     who: str
     code: int
     said: str
+    began: float = 0.0
+
+    @property
+    def was_young(self) -> bool:
+        """Whether it may have ended before it was ready."""
+        return self.at - self.began < _SOON_SECONDS
 
 
 class Process:
@@ -70,7 +76,7 @@ class Process:
                 soon = [at for at in self.starts if now - at < _SOON_SECONDS]
                 self._due = now + _PAUSES[min(len(soon), len(_PAUSES)) - 1] if soon else now
                 code, self._process = self._process.returncode, None
-                return End(now, self.name, code, self._said())
+                return End(now, self.name, code, self._said(), self.starts[-1])
             if self._process is None and self._due is not None and now >= self._due:
                 with self.log.open("ab") as log:
                     self._process = subprocess.Popen(

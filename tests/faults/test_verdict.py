@@ -9,7 +9,9 @@ from typing import Any
 import pytest
 
 from tests.faults.jobs import Asked
+from tests.faults.kinds import _is_worker
 from tests.faults.past import Range
+from tests.faults.processes import End
 from tests.faults.servers import Cell
 from tests.faults.told import left_empty
 from tests.faults.trial import Struck
@@ -151,3 +153,19 @@ def test_windows_without_rows_are_known_by_what_the_run_has_said() -> None:
     (windows,) = left_empty(SAID, [job]).values()
     first = 1794969146
     assert windows == {(first + s, first + s + 2) for s in (0, 8)}
+
+
+def test_a_program_may_end_at_its_start_while_the_master_is_away() -> None:
+    """Seed 19-5: it was killed, and started again before there was a master."""
+    master = Struck("kill -9 Spark master", "master", seconds=2.0, bars="program", at=100.0)
+    assert master.explains(End(103.0, "program", 1, "", began=101.5))
+    assert not master.explains(End(103.0, "program", 1, "", began=40.0))  # it had been running
+    assert not master.explains(End(110.0, "program", 1, "", began=103.0))
+    assert not master.explains(End(103.0, "relay", 1, "", began=101.5))
+
+
+def test_a_java_process_is_no_python_worker() -> None:
+    """Seed 19-5: it was killed in place of one, as it is told which daemon to start."""
+    java = "/usr/bin/java -Dspark.python.daemon.module=muntin.spark.daemon org.apache.spark"
+    assert not _is_worker(java)
+    assert _is_worker("/venv/bin/python -m muntin.spark.daemon pyspark.worker")

@@ -49,6 +49,7 @@ class Struck:
     heal: Callable[[], object] | None = None
     seconds: float = 0.0  # until it is healed
     excuses: str = ""  # the process whose end it explains: once, or while it is not healed
+    bars: str = ""  # the process that cannot start while it is not healed
     loses: bool = False  # whether records may be gone that nobody has read
     ahead: float = 0.0  # seconds, by which all clocks but those of the servers are
     at: float = 0.0
@@ -57,6 +58,13 @@ class Struck:
     @property
     def heal_at(self) -> float:
         return self.at + self.seconds
+
+    def explains(self, end: End) -> bool:
+        """Whether a process may have ended of it."""
+        if self.bars == end.who and end.was_young:
+            return self.at <= end.at and end.began <= self.heal_at
+        late = end.at - max(self.at, self.heal_at)
+        return self.excuses == end.who and self.at <= end.at and late < _EXCUSED_SECONDS
 
     def hides(self, window: tuple[int, int], server: str, hurries: bool) -> bool:
         """Whether a window may have left without what this server wrote."""
@@ -383,9 +391,7 @@ class Trial:
         unexplained = []
         for end in self._tending.ends:
             for number, struck in enumerate(self.struck):
-                late = end.at - max(struck.at, struck.heal_at)
-                explains = struck.excuses == end.who and struck.at <= end.at
-                if explains and late < _EXCUSED_SECONDS and number not in used:
+                if struck.explains(end) and number not in used:
                     used |= set() if struck.seconds else {number}
                     break
             else:
