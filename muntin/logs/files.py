@@ -17,7 +17,7 @@ from functools import cache
 from itertools import chain
 from pathlib import Path
 from tempfile import TemporaryFile
-from typing import BinaryIO, cast
+from typing import BinaryIO, Literal, cast
 
 from muntin.errors import InputError
 from muntin.fidelity.score import EVER
@@ -25,8 +25,7 @@ from muntin.logs.gunzip import BLOCK_BYTES, Gunzip, is_gzip
 
 PRINT_BYTES = 256
 _BLOCK_BYTES = 64 << 10
-_BACK_BYTES = 16 << 10  # before where reading stopped, overwritten logs are known by what is there
-_BACK_AGAIN_BYTES = 48 << 10  # after which it is by others
+_BACK_BYTES = 1 << 10  # before where reading stopped: by what is there an overwritten log is known
 
 Key = tuple[int, int]  # device and inode
 
@@ -63,8 +62,8 @@ class FilePosition:
     modified: int = 0  # when that was written, in nanoseconds
     since: int | None = None  # how far its source had come then, in time; None: it was new
     original: int = 0  # the inode of the file that this is a copy of
-    back_end: int = 0  # of bytes well before that place: it is known by them if overwritten there
-    back_crc: int = 0
+    back_crc: int = 0  # of bytes a bit before these, by which it is known if they are overwritten
+    again: Literal["", "replaced", "alike"] = ""  # in the place of one that was read: it may repeat
 
     @property
     def key(self) -> Key:
@@ -93,6 +92,18 @@ def checksum(file: BinaryIO, end: int) -> int:
     return zlib.crc32(file.read(end - start))
 
 
+def prints(file: BinaryIO, end: int) -> tuple[int, int]:
+    """The checksums of the last bytes before `end`, and of some a bit before them.
+
+    The second is 0 where these would be among the first bytes of the file.
+    """
+    start = max(0, end - _BACK_BYTES - PRINT_BYTES)
+    file.seek(start)
+    text = file.read(end - start)
+    back = zlib.crc32(text[:PRINT_BYTES]) if start >= PRINT_BYTES else 0
+    return zlib.crc32(text[-PRINT_BYTES:]), back
+
+
 def holds(file: BinaryIO, known: Fingerprint) -> bool:
     """Whether a file has the bytes of a fingerprint, wherever it came from."""
     size = os.fstat(file.fileno()).st_size
@@ -117,21 +128,34 @@ def is_overwritten(file: BinaryIO, known: FilePosition) -> bool:
     return begins_alike and file.read(1) == b"\n"
 
 
-def keeps(file: BinaryIO, known: FilePosition) -> bool:
-    """Whether a file has bytes that were read well before the last ones, and behind the first."""
-    apart = 2 * PRINT_BYTES <= known.back_end <= known.print_end - PRINT_BYTES
-    return apart and checksum(file, known.back_end) == known.back_crc
+def place_of_last(file: BinaryIO, known: FilePosition) -> int | None:
+    """Where a file has the last bytes that were read of another one, at the end of a line.
 
-
-def next_back(known: FilePosition, print_end: int) -> int:
-    """Where the bytes to be kept in mind end, once a file was read up to `print_end`.
-
-    They are not looked up each time, but as often as the log has become twice as long, or longer by
-    some ten thousand bytes.
+    Lines before them may be others than they were: somebody has edited a log. None if they are
+    nowhere, or too few to be told from others.
     """
-    wanted = print_end - min(_BACK_BYTES, print_end // 2)
-    due = wanted >= min(2 * known.back_end, known.back_end + _BACK_AGAIN_BYTES)
-    return wanted if due else known.back_end
+    if known.print_end < PRINT_BYTES or known.print_end != known.position:
+        return None
+    file.seek(0)
+    at, last, found = 0, b"", None
+    while block := file.read(_BLOCK_BYTES):
+        text, end = last + block, block.find(b"\n")
+        while end >= 0:
+            stop = len(last) + end + 1
+            if (
+                stop >= PRINT_BYTES
+                and zlib.crc32(text[stop - PRINT_BYTES : stop]) == known.print_crc
+            ):
+                found = at + end + 1
+            end = block.find(b"\n", end + 1)
+        at += len(block)
+        last = text[-PRINT_BYTES:]
+    return found
+
+
+def keeps(file: BinaryIO, known: FilePosition) -> bool:
+    """Whether a file has the bytes that were read a bit before the last ones."""
+    return known.back_crc != 0 and prints(file, known.print_end)[1] == known.back_crc
 
 
 def first_print(file: BinaryIO) -> Fingerprint:

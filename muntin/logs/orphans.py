@@ -13,11 +13,19 @@ from pathlib import Path
 from muntin.fidelity.losses import Loss
 from muntin.fidelity.score import NEVER
 from muntin.logs.copies import is_all_read, is_one_log, log_of, text_holds
-from muntin.logs.files import FilePosition, Key, Surroundings, first_print, written_until
+from muntin.logs.files import (
+    PRINT_BYTES,
+    FilePosition,
+    Key,
+    Surroundings,
+    first_print,
+    place_of_last,
+    written_until,
+)
 from muntin.logs.gunzip import is_gzip
 from muntin.logs.sightings import Sighting, sight
 
-_REMEMBERED_SECONDS = 3600.0  # in which a compressed copy of a file that is gone may come
+_REMEMBERED_SECONDS = 3600.0  # in which a file that is gone may come back, or a copy of it
 
 
 @dataclass(frozen=True)
@@ -77,7 +85,7 @@ class Orphans:
         self._waiting[orphan.file.key] = orphan
 
     def give_up(self, orphan: Orphan, now: float) -> None:
-        """Nobody has it: only a compressed copy may still come from elsewhere."""
+        """Nobody has it; but it may come back, or a compressed copy of it from elsewhere."""
         del self._waiting[orphan.file.key]
         self._over = [(at, file) for at, file in self._over if now - at < _REMEMBERED_SECONDS]
         self._over.append((now, orphan.file))
@@ -87,10 +95,26 @@ class Orphans:
         del self._waiting[orphan.file.key]
         return inherited(f, orphan.file)
 
+    def adopt_edited(self, orphan: Orphan, f: Sighting) -> FilePosition | None:
+        """The position in a file of the same name that has its last bytes in another place."""
+        if str(f.path) != orphan.file.path:
+            return None
+        with f.open() as file:
+            place = place_of_last(file, orphan.file)
+        if place is None:
+            return None
+        return replace(self.adopt(orphan, f), position=place, print_end=place, back_crc=0)
+
+    def had_name_of(self, f: Sighting) -> FilePosition | None:
+        """The one whose name a file has, if that has not been gone for long."""
+        known = [*(file for _, file in self._over), *(o.file for o in self._waiting.values())]
+        return next((file for file in reversed(known) if file.path == str(f.path)), None)
+
     def adopt_late(self, f: Sighting) -> FilePosition | None:
-        """The position at which a compressed copy goes on for one that was given up."""
-        for at, file in self._over if is_gzip(f.path) else ():
-            if not is_gzip(file.path) and has_bytes_of(f, file):
+        """The position at which a file goes on for one that was given up: it may have been away."""
+        for at, file in self._over:
+            enough = is_gzip(f.path) > is_gzip(file.path) or file.print_end >= PRINT_BYTES
+            if enough and has_bytes_of(f, file):
                 self._over.remove((at, file))
                 return inherited(f, file)
         return None

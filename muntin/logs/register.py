@@ -31,6 +31,7 @@ from muntin.logs.files import (
     is_overwritten,
     keeps,
     last_line_end,
+    prints,
     written_until,
 )
 from muntin.logs.gunzip import is_gzip
@@ -39,6 +40,7 @@ from muntin.logs.orphans import Orphan, Orphans, found_near, has_bytes_of, inher
 from muntin.logs.patterns import Denied, Walk
 from muntin.logs.sightings import Look, Sighting, refusal, sight
 from muntin.model.streams import Stream
+from muntin.units import describe_time
 
 _SETTLED_SECONDS = 2.0
 _COMPRESSING_SECONDS = 300.0  # for which a file is waited for that is not complete
@@ -56,7 +58,9 @@ class Register:
         looks: Mapping[Key, Look],
     ) -> None:
         self.positions = {p.key: p for p in positions}
-        self.ends: dict[Key, tuple[Sighting, int, int]] = {}  # seen when a file was identified
+        self.ends: dict[
+            Key, tuple[Sighting, int, tuple[int, int]]
+        ] = {}  # seen when a file was identified
         self.held = Held()
         self._stream = stream
         self._follow = follow
@@ -66,6 +70,7 @@ class Register:
         self._awaited: list[tuple[str, str]] = []  # sources and files that others wait for
         self._named = any("{source}" in text for text in stream.patterns)
         self._orphans = Orphans()
+        self._displaced: dict[str, FilePosition] = {}  # by the name that they had at the last look
         self._unreadable: dict[Key, Loss] = {}  # files that are there
         self._denied: dict[str, Loss] = {}  # what cannot even be looked at, by path
         self._told: dict[str, str] = {}
@@ -75,7 +80,7 @@ class Register:
     @property
     def has_orphans(self) -> bool:
         """Whether it is still to be found out where some bytes are now."""
-        return len(self._orphans) > 0
+        return len(self._orphans) > 0 or bool(self._displaced)
 
     @property
     def known(self) -> set[Key]:
@@ -164,6 +169,7 @@ class Register:
                 if not self._is_known(f, now):
                     strange[key] = f
                 elif self.positions[key].path != str(f.path):
+                    self._displaced[self.positions[key].path] = self.positions[key]
                     self.positions[key] = replace(self.positions[key], path=str(f.path))
         known = (self.positions[key] for key in keys if key in self.positions)
         gone = [file for file in known if file.key not in found or file.key in strange]
@@ -215,7 +221,7 @@ class Register:
                 if has_bytes_of(f, orphan.file):
                     holders.append(f)
         if not holders:
-            return None
+            return self._go_on_in(orphan, found)
         best = holders[0]
         if len(holders) > 1:
             name = orphan.file.path
@@ -224,6 +230,19 @@ class Register:
         for copy in [p for p in self.positions.values() if p.original == orphan.file.inode]:
             self.positions[copy.key] = replace(copy, original=best.key[1])
         return best
+
+    def _go_on_in(self, orphan: Orphan, found: Sequence[Sighting]) -> Sighting | None:
+        """Has a log that somebody has edited go on behind the last line that was read of it."""
+        for f in found if self.grows(orphan.file.path) else ():
+            with self.telling(f):
+                here = self._orphans.adopt_edited(orphan, f)
+                if here is not None:
+                    self.positions[f.key] = here
+                    self.note(
+                        f"{f.path} was edited or replaced; reading goes on behind its last line"
+                    )
+                    return f
+        return None
 
     def place_orphans(self, sightings: Mapping[Key, Sighting], now: float) -> dict[Key, Sighting]:
         """Looks for the bytes of files that are gone, after a look at all that there are.
@@ -243,12 +262,39 @@ class Register:
             best = self._take_over(orphan, [f for f in beside if self.settled(f, now, now)])
             if best is not None:
                 found[best.key] = best
+        found |= self._rotated_meanwhile(sightings, near, now)
         for orphan in self._orphans:
             if not any(self._is_part(orphan.file, str(f.path), f.source) for f in unsettled):
                 self._orphans.give_up(orphan, now)
                 self._tell_lost(orphan, sightings, now)
         # A file that was cut has waited until it was known where its bytes are.
         self._begin([f for f in sightings.values() if f.key not in self.positions], now)
+        return found
+
+    def _rotated_meanwhile(
+        self, sightings: Mapping[Key, Sighting], near: Surroundings, now: float
+    ) -> dict[Key, Sighting]:
+        """Begins files that were written and renamed since the last look: no pattern matches them.
+
+        They lie beside one that was renamed before them, and were written later than what was read
+        of that.
+        """
+        found: dict[Key, Sighting] = {}
+        for name, file in list(self._displaced.items()):
+            beside = found_near(file, self.positions.keys() | sightings.keys(), near)
+            later = [f for f in beside if f.modified > file.modified]
+            if not all(self.settled(f, now, now) for f in later):
+                continue  # one is being compressed
+            del self._displaced[name]
+            known = _Originals(self.positions.values() if later else ())
+            for f in later if self._follow else ():
+                with self.telling(f):
+                    start = _start(f)
+                    if self._copied(f, start, known) is None:
+                        self.positions[f.key], found[f.key] = start, f
+                        self.note(
+                            f"{f.path} was rotated before anybody had looked; it is read, too"
+                        )
         return found
 
     def refuse(self, walks: Sequence[Walk], known: Collection[str]) -> None:
@@ -304,19 +350,19 @@ class Register:
                 kept = keeps(file, known)
                 same = kept or look is not None
                 if same:
-                    known = self._go_on_over(f, file, kept, now)
+                    known = self._go_on_over(f, file, kept and look is not None, now)
             if same and self._follow and self.grows(f.path):
                 end = last_line_end(file, known.position, f.size)
-                self.ends[f.key] = f, end, checksum(file, end)
+                self.ends[f.key] = f, end, prints(file, end)
         return same
 
-    def _go_on_over(self, f: Sighting, file: BinaryIO, kept: bool, now: float) -> FilePosition:
+    def _go_on_over(self, f: Sighting, file: BinaryIO, sure: bool, now: float) -> FilePosition:
         """The position of a log that was overwritten, which is known by other bytes from now on."""
         known = self.positions[f.key]
         known = replace(known, print_crc=checksum(file, known.print_end))
         self.positions[f.key] = known
         self.note(f"{f.path} was overwritten where it was read last; reading goes on there")
-        if not kept:  # all of it may have been written anew, which nobody can tell from that
+        if not sure:  # more of it may have been written anew, which nobody can tell from that
             lost = Loss(f.source, str(f.path), "was overwritten", log_of(f.path), None)
             self._lost.append(replace(lost, lower=known.since, upper=int(now * 1e6) + 1))
         return known
@@ -371,7 +417,8 @@ class Register:
             with self.telling(f):
                 if f.key not in self._orphans and self._has_settled(f, now):
                     start = _start(f)
-                    position = self._copied(f, start, known) or self._longer(f, known) or start
+                    position = self._copied(f, start, known) or self._longer(f, known)
+                    position = position or self._in_place(start, f)
                     self.positions[f.key] = position
                     known.add(position)
 
@@ -384,6 +431,28 @@ class Register:
                     self.note(f"{f.path} is a copy of {other.path}, and is read once")
                 return replace(_printed(start, f), source=other.source, original=other.inode)
         return None
+
+    def _in_place(self, start: FilePosition, f: Sighting) -> FilePosition:
+        """The position of a new file, which may have the name of one that was read."""
+        before = self._displaced.get(str(f.path)) or self._orphans.had_name_of(f)
+        if before is None or not before.position or before.source != f.source:
+            return start
+        alike = start.head_end == PRINT_BYTES and (
+            (start.head_end, start.head_crc) == (before.head_end, before.head_crc)
+        )
+        if alike:
+            return replace(start, again="alike", since=before.since)
+        gone = str(f.path) not in self._displaced
+        return replace(start, again="replaced", since=before.since) if gone else start
+
+    def skip_repeated(self, file: FilePosition, lower: int | None, upper: int) -> None:
+        """Tells that what a file has from before a time is taken for what was read before."""
+        self.note(
+            f"{file.path} was replaced by a file that begins before what was read of it; what that "
+            f"has up to {describe_time(upper)} is not read again"
+        )
+        lost = Loss(file.source, file.path, "was replaced", log_of(file.path), None)
+        self._lost.append(replace(lost, lower=lower, upper=upper + 1))
 
     def _longer(self, f: Sighting, known: _Originals) -> FilePosition | None:
         """The position of a file that has all of another one, which is a copy of it from now on."""

@@ -38,7 +38,7 @@ class Look:
     settled: bool
     end: int
     unit_bytes: int = 1
-    crc: int | None = None  # of the bytes before the end
+    prints: tuple[int, int] | None = None  # of the bytes before the end
 
     def still(self, f: Sighting) -> bool:
         """Whether a file that looks like this one cannot have changed either."""

@@ -21,13 +21,13 @@ from muntin.logs.files import (
     FilePosition,
     Key,
     Surroundings,
-    checksum,
     last_line_end,
-    next_back,
     open_same,
+    prints,
 )
 from muntin.logs.folders import Folders
 from muntin.logs.gunzip import is_gzip
+from muntin.logs.index import first_time, place_after
 from muntin.logs.patterns import Walk, described, path_patterns, unmatched
 from muntin.logs.register import Register
 from muntin.logs.sightings import Look, Sighting, find_again, sight, times
@@ -36,6 +36,7 @@ from muntin.model.streams import Stream
 _FINISHED_SECONDS = 3600.0
 _GZIP_RATIO = 8
 _AMID_SECONDS = 60.0  # in which a line is ended, or it never is
+_FAR_US = 10_000_000  # before where its source has come, a file in the place of another repeats it
 _ALL_SECONDS = 10.0  # after which files are looked at whether or not events tell of them
 
 
@@ -319,19 +320,21 @@ class Watch:
         """
         file, look = unread.file, self._looks[unread.file.key]
         size = look.sighting.size
+        if file.again:
+            file = self._behind_repeated(file, look, since)
+            end = min(look.end, file.position + end)
         print_end = size if self._parquet else max(end, min(size, PRINT_BYTES))
         with self._register.telling(look.sighting):
-            crc = look.crc if print_end == look.end else None
-            back = next_back(file, print_end) if self._register.grows(file.path) else 0
-            if crc is None or back != file.back_end:
+            known = look.prints if print_end == look.end else None
+            if known is None:
                 with open_same(look.sighting.path, file.fingerprint) as bytes_:
-                    crc = checksum(bytes_, print_end) if crc is None else crc
-                    file = replace(file, back_end=back, back_crc=checksum(bytes_, back))
+                    known = prints(bytes_, print_end)
             read = replace(
                 file,
                 position=end,
                 print_end=print_end,
-                print_crc=crc,
+                print_crc=known[0],
+                back_crc=known[1],
                 skip=0,
                 seen=size,
                 modified=look.sighting.modified,
@@ -349,13 +352,33 @@ class Watch:
                 absolute(file.path),
                 file.position,
                 end,
+                origin=file.position if unread.file.again else 0,
                 fingerprint=read.fingerprint,
                 skip=file.skip,
                 modified=look.sighting.modified // 1000,
             )
-        self._looks[file.key] = replace(look, end=file.position, crc=None)
+        self._looks[file.key] = replace(look, end=file.position, prints=None)
         self._unread.discard(file.key)
         return None
+
+    def _behind_repeated(self, file: FilePosition, look: Look, since: int | None) -> FilePosition:
+        """The position of a file that has the place of another one, behind what it has of that.
+
+        It repeats what was read where it begins as the other did, or long before where its source
+        has come: in a finite run files are in no order, so there the first alone tells.
+        """
+        alike, file, lower = file.again == "alike", replace(file, again=""), file.since
+        if since is None or not self._register.grows(file.path) or not (alike or self._follow):
+            return file
+        order = WorkOrder(self._stream.name, file.source, absolute(file.path), 0, look.end)
+        with self._register.telling(look.sighting):
+            first = first_time(order, self._stream)
+            far = max(self._stream.slack_us or 0, _FAR_US)
+            if first is None or first > (since if alike else since - far):
+                return file
+            file = replace(file, position=place_after(order, self._stream, since))
+            self._register.skip_repeated(file, lower if alike else first, since)
+        return file
 
     @property
     def _parquet(self) -> bool:
@@ -396,12 +419,11 @@ class Watch:
         position = self._register.positions[f.key].position
         if not self._register.settled(f, since, now):
             return Look(f, since, now, False, position)
-        end, unit_bytes, crc = self._end(f, position)
-        return Look(f, since, now, True, end, unit_bytes, crc)
+        return Look(f, since, now, True, *self._end(f, position))
 
-    def _end(self, f: Sighting, position: int) -> tuple[int, int, int | None]:
+    def _end(self, f: Sighting, position: int) -> tuple[int, int, tuple[int, int] | None]:
         """Up to where a file can be read now, the text that each unit stands for, and perhaps
-        the checksum there."""
+        the checksums there."""
         if self._parquet:
             from pyarrow.parquet import ParquetFile  # agents seldom need it
 
@@ -412,12 +434,12 @@ class Watch:
             return f.size, _GZIP_RATIO, None
         if not self._follow:
             return f.size, 1, None
-        seen, end, crc = self._register.ends.pop(f.key, (None, 0, 0))
+        seen, end, known = self._register.ends.pop(f.key, (None, 0, None))
         if seen is f and self._register.positions[f.key].position <= end:
-            return end, 1, crc
+            return end, 1, known
         with f.open() as file:
             end = last_line_end(file, position, f.size)
-            return end, 1, checksum(file, end)
+            return end, 1, prints(file, end)
 
 
 def absolute(path: str) -> str:

@@ -283,6 +283,8 @@ FAULTS: dict[str, Fault] = {
     ),
     "log with garbage": _of_log(lambda _, server: server.garbage()),
     "log with a torn line": _of_log(lambda _, server: server.tear()),
+    "log edited": _of_log(lambda _, server: server.edit(), loses=True),
+    "log restored": _of_log(lambda _, server: server.restore(), loses=True),
     "log overwritten": _of_log(lambda _, server: server.overwrite(), loses=True),
     "server silent": silence,
     "server's clock jumps": clock_of_server_jumps,

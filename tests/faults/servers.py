@@ -158,6 +158,29 @@ class Server:
             self.path.unlink()
             self.begun = self.gone = time.time()
 
+    def edit(self) -> None:
+        """Somebody takes out a line, with a tool that puts another file in its place."""
+        with self._whole():
+            lines = self.path.read_bytes().splitlines(keepends=True)
+            known = [n for n, line in enumerate(lines) if line.startswith(b'{"t": 1')]
+            known = [n for n in known if lines[n].endswith(b"}\n")]
+            if known:
+                number = self._random.choice(known)
+                self._destroy(lines[number])
+                self._replace(b"".join(lines[:number] + lines[number + 1 :]))
+
+    def restore(self) -> None:
+        """Somebody puts a copy of an hour ago in its place, which lacks its newest lines."""
+        with self._whole():
+            lines = self.path.read_bytes().splitlines(keepends=True)
+            self._replace(b"".join(lines[: len(lines) * 7 // 10]))
+            self.gone = time.time()
+
+    def _replace(self, data: bytes) -> None:
+        new = self.path.with_name(f".{self.path.name}")
+        new.write_bytes(data)
+        new.rename(self.path)
+
     def garbage(self) -> None:
         """Lines that are no records: bytes, an unfinished object, text."""
         with self._whole(), self.path.open("ab") as log:

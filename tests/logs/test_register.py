@@ -345,35 +345,24 @@ def test_a_log_that_is_overwritten_in_place_is_not_read_again(
 ) -> None:
     """Seed 18-2: a line was overwritten that had just been read, and all were counted twice."""
     reader = follow(tmp_path)
-    overwrite(access.path)
+    access.write(30)
+    assert len(reader.read()) == 30
+    for line in (0, 1, 4):
+        overwrite(access.path, line)
     access.write(2)
     if stopped:
         reader.restart()
-    assert numbers(reader.read()) == [30, 31]
+    assert numbers(reader.read()) == [60, 61]
     assert reader.notes == [
         f"{access.path} was overwritten where it was read last; reading goes on there"
     ]
-    assert reader.lost == []
+    # Nobody has looked for long: more may have been written anew.
+    told = [("was overwritten", None)] if stopped else []
+    assert [(loss.why, loss.bytes) for loss in reader.lost] == told
+    reader.lost.clear()
     access.write(1)
     reader.restart()
-    assert numbers(reader.read()) == [32]
-    assert reader.lost == []
-
-
-@pytest.mark.parametrize("reads", [1, 400])
-def test_long_logs_are_known_by_bytes_well_before_the_last_ones(
-    tmp_path: Path, access: Log, reads: int
-) -> None:
-    """However often they were read meanwhile, and whatever was overwritten within 8 kB."""
-    reader = follow(tmp_path)
-    for _ in range(reads):
-        access.write(4000 // reads)
-        reader.read()
-    for line in range(0, 8000 // 45, 10):
-        overwrite(access.path, line)
-    access.write(2)
-    reader.restart()
-    assert numbers(reader.read()) == [access.count - 2, access.count - 1]
+    assert numbers(reader.read()) == [62]
     assert reader.lost == []
 
 
