@@ -19,7 +19,7 @@ from muntin.store import disk
 if TYPE_CHECKING:
     import pyarrow as pa
 
-_SCHEMES = ("s3", "s3a", "gs", "abfs", "abfss", "az")
+_SCHEMES = ("s3", "s3a", "gs", "abfs", "abfss", "az", "hdfs")
 
 
 class Storage(Protocol):
@@ -100,15 +100,9 @@ def storage_of(place: Place) -> Storage:
         from muntin.store.objects import ObjectStorage
 
         return ObjectStorage.at(place.rstrip("/"))
-    if scheme == "hdfs":
-        raise InputError(
-            f"{place}: a state cannot be on HDFS: of the libraries that write it, some have no "
-            "client for that, and pyarrow's needs Hadoop's own libraries beside every process; use "
-            "s3://, gs:// or abfs://, or a folder that all machines share"
-        )
     raise InputError(
-        f"{place} is no place for a state; give a folder, or s3://BUCKET/PATH, gs://BUCKET/PATH "
-        "or abfs://CONTAINER@ACCOUNT.dfs.core.windows.net/PATH"
+        f"{place} is no place for a state; give a folder, or s3://BUCKET/PATH, gs://BUCKET/PATH, "
+        "abfs://CONTAINER@ACCOUNT.dfs.core.windows.net/PATH or hdfs://HOST:PORT/PATH"
     )
 
 
