@@ -42,7 +42,7 @@ BASE = 1_700_000_000
 
 
 @pytest.fixture
-def url(s3_port: int, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+def shaky_s3(s3_port: int, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     """A state on a storage that fails now and then, and loses answers."""
     bucket = f"whole-{os.getpid()}-{time.monotonic_ns()}"
     make_bucket(s3_port, bucket)
@@ -53,6 +53,11 @@ def url(s3_port: int, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
         objects._opened.cache_clear()
         yield f"s3://{bucket}/state"
     objects._opened.cache_clear()
+
+
+@pytest.fixture(params=["shaky_s3", "hdfs"])
+def url(request: pytest.FixtureRequest) -> str:
+    return str(request.getfixturevalue(request.param))
 
 
 def write(folder: Path, source: str, *times: int) -> None:
