@@ -16,19 +16,24 @@ from functools import lru_cache, partial
 from pathlib import Path
 from threading import Thread
 from typing import TypeVar
-from urllib.parse import urlsplit
 from uuid import uuid4
 
 from hdfs_native import Client, FileStatus, WriteOptions
 
-from muntin.errors import InputError
+from muntin.errors import InputError, MuntinError
 from muntin.store.requests import AbsentError, RefusedError, RequestError, Tag, TakenError
 
 _PIECE = 8 << 20  # bytes that are written at once
 _KNOCK_SECONDS = 5.0
 _ATTEMPTS = 20
 _HIDDEN = re.compile(r"\..+\.tmp(\.\d+)?")  # our files that are not whole, and deltalake's
+_URL = re.compile(r"hdfs://([\w.-]+)(?::(\d{1,5}))?((?:/[^/]+)+)")
+_ODD = re.compile(r"[^A-Za-z0-9_./:+=~-]")
+_PASSING = re.compile(
+    r"communicating with HDFS|data transfer error|operation failed|SafeMode", re.I
+)
 _LATER = re.compile(r"(.+)\.(\d{12})")
+_SAID = re.compile(r'(?:\w+\(")?([^"\[\n]+)')
 _REMOTE = re.compile(r'RPCError\("([\w.$]*?)(\w+)", "((?:[^"\\]|\\[^nt])*)')
 # Of several NameNodes the next one is asked at once; who waits, and for how long, is `objects`.
 _SETTINGS = {
@@ -42,7 +47,8 @@ T = TypeVar("T")
 class Hdfs:
     """The requests for files under a URL."""
 
-    def __init__(self, server: str, root: str, seconds: float) -> None:
+    def __init__(self, url: str, server: str, root: str, seconds: float) -> None:
+        self._url = url
         self._server = server
         self._root = root
         self._seconds = seconds
@@ -51,6 +57,7 @@ class Hdfs:
     def known(url: str) -> tuple[tuple[str, str], ...]:
         """Nothing: each process has the settings of its machine. A wrong address is refused."""
         host, port, _ = _parts(url)
+        _require_plain(url)
         if port is not None:
             _require_listening(host, port)
         return ()
@@ -60,10 +67,17 @@ class Hdfs:
         host, port, path = _parts(url)
         server = f"hdfs://{host}" if port is None else f"hdfs://{host}:{port}"
         _client(server, seconds)
-        return cls(server, path, seconds)
+        return cls(url, server, path, seconds)
 
     def options(self, patience: float) -> dict[str, str] | None:
+        _require_plain(self._url)
         return None
+
+    def passing(self, error: BaseException) -> str | None:
+        if isinstance(error, MuntinError) or (found := _PASSING.search(str(error))) is None:
+            return None
+        refused = " (Connection refused)" if "Connection refused" in str(error) else ""
+        return f"{self._server} fails, or one of its DataNodes: {found[0]}{refused}"
 
     def get(self, name: str) -> bytes:
         with self._told():
@@ -236,11 +250,11 @@ class Hdfs:
         except TimeoutError as error:
             raise RequestError(f"{self._server} does not answer") from error
         except OSError as error:
-            raise RequestError(f"{self._server} cannot be reached: {_first_line(error)}") from error
+            raise RequestError(f"{self._server} cannot be reached: {_words(error)}") from error
         except RuntimeError as error:
             said = _REMOTE.match(str(error))
             if said is None:
-                raise RequestError(f"HDFS says {_first_line(error)}") from error
+                raise RequestError(f"HDFS says {_words(error)}") from error
             if said[2] == "AccessControlException":
                 raise RefusedError(f"HDFS refuses it: {_plain(said[3])}") from error
             raise RequestError(f"HDFS says {said[2]}: {_plain(said[3])}") from error
@@ -248,17 +262,22 @@ class Hdfs:
 
 def _parts(url: str) -> tuple[str, int | None, str]:
     """Host, port and path of a URL."""
-    try:
-        parts = urlsplit(url)
-        host, port, path = parts.hostname, parts.port, parts.path.rstrip("/")
-    except ValueError:
-        host, port, path = None, None, ""
-    if not host or not path:
+    parts = _URL.fullmatch(url)
+    if parts is None:
         raise InputError(
             f"{url} is no place for a state: give hdfs://HOST:PORT/PATH, with the address of the "
             "NameNode, which fs.defaultFS has in core-site.xml"
         )
-    return host, port, path
+    return parts[1], int(parts[2]) if parts[2] else None, parts[3]
+
+
+def _require_plain(url: str) -> None:
+    """Refuses names that deltalake finds no table by: what would be escaped in URLs."""
+    if (odd := _ODD.search(url)) is not None:
+        raise InputError(
+            f"{url}: tables on HDFS cannot be in folders with '{odd[0]}' in their names, which are "
+            "those of the path and of jobs; use letters from A to Z, digits and -._"
+        )
 
 
 @lru_cache(64)
@@ -281,7 +300,7 @@ def _client(server: str, seconds: float) -> Client:
         return Client(server, {**_SETTINGS, **wait})
     except (OSError, RuntimeError, ValueError) as error:
         raise InputError(
-            f"{server} cannot be used: {_first_line(error)}; give hdfs://HOST:PORT/PATH, or have "
+            f"{server} cannot be used: {_words(error)}; give hdfs://HOST:PORT/PATH, or have "
             "HADOOP_CONF_DIR name a folder whose hdfs-site.xml says which NameNodes that is"
         ) from error
 
@@ -312,8 +331,10 @@ def _is_own(name: str) -> bool:
     return bool(_HIDDEN.fullmatch(name) or _LATER.fullmatch(name))
 
 
-def _first_line(error: Exception) -> str:
-    return next(iter(str(error).splitlines()), type(error).__name__)[:200]
+def _words(error: Exception) -> str:
+    """What the library says, without the values that it prints beside."""
+    said = _SAID.match(str(error))
+    return said[1].rstrip(": ") if said is not None else type(error).__name__
 
 
 def _plain(said: str) -> str:

@@ -71,6 +71,18 @@ class ObjectStorage:
     def options(self) -> dict[str, str] | None:
         return self._requests.options(self.patience)
 
+    def patiently(self, use: Callable[[], T]) -> T:
+        def used() -> T:
+            try:
+                return use()
+            except StateError as error:
+                for each in _causes(error):
+                    if (reason := self._requests.passing(each)) is not None:
+                        raise RequestError(reason) from error
+                raise
+
+        return self._do("used", "", used)
+
     @property
     def _requests(self) -> Requests:
         return _opened(self.url, min(SECONDS, self.patience), self.told)
@@ -228,6 +240,12 @@ class _LostError(StateError):
 
 class _AbsentError(StateError):
     """There is no such object."""
+
+
+def _causes(error: BaseException | None) -> Iterator[BaseException]:
+    while error is not None:
+        yield error
+        error = error.__cause__
 
 
 @lru_cache(256)

@@ -49,6 +49,9 @@ class Requests(Protocol):
     def options(self, patience: float) -> dict[str, str] | None:
         """What deltalake has to be told to open tables in here."""
 
+    def passing(self, error: BaseException) -> str | None:
+        """What deltalake means if it has met a fault that passes, and has not waited for that."""
+
     def get(self, name: str) -> bytes:
         """All of an object."""
 

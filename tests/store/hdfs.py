@@ -20,6 +20,8 @@ from pathlib import Path
 
 import pytest
 
+from muntin.store.hdfs import Hdfs
+from muntin.store.requests import RequestError
 from tests.ports import free_port
 from tests.waiting import wait_for
 
@@ -82,8 +84,12 @@ class Server:
                 self._nodes[node] = self._java(node)
         wait_for(self._writes, every=0.2)
 
+    @property
+    def running(self) -> list[str]:
+        return list(self._nodes)
+
     def kill(self, *nodes: str) -> None:
-        for node in nodes or (_DATA_NODE, _NAME_NODE):
+        for node in nodes:
             process = self._nodes.pop(node)
             process.kill()
             process.wait()
@@ -113,15 +119,12 @@ class Server:
             )
 
     def _writes(self) -> bool:
-        from hdfs_native import Client, WriteOptions
-
         with socket.socket() as asking:
             if asking.connect_ex(("127.0.0.1", self.port)) != 0:
                 return False
         try:
-            with Client(self.url).create("/probe", WriteOptions(overwrite=True)) as file:
-                file.write(b"1")
-        except (OSError, RuntimeError):
+            Hdfs.at(f"{self.url}/probe", 3.0, {}).put("a", b"1")
+        except RequestError:
             return False
         return True
 
@@ -146,7 +149,7 @@ def serving() -> Iterator[Server]:
         yield server
     finally:
         if server is not None:
-            server.kill()
+            server.kill(*server.running)
         shutil.rmtree(folder)
 
 
