@@ -256,7 +256,8 @@ class Hdfs:
             if said is None:
                 raise RequestError(f"HDFS says {_words(error)}") from error
             if said[2] == "AccessControlException":
-                raise RefusedError(f"HDFS refuses it: {_plain(said[3])}") from error
+                why = _plain(said[3]).partition(", inode")[0]
+                raise RefusedError(f"HDFS refuses it: {why}") from error
             raise RequestError(f"HDFS says {said[2]}: {_plain(said[3])}") from error
 
 
