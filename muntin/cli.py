@@ -39,6 +39,7 @@ _err = messages()
 _OF_PIPELINES = {
     "cryptography",
     "deltalake",
+    "hdfs_native",
     "obstore",
     "pandas",
     "pyspark",

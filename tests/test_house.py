@@ -51,6 +51,8 @@ TESTED_ELSEWHERE = {
     "store/blocks": "tests/store/test_checkpoint.py, and tests/spark/test_collection.py from tasks",
     "wire/lines": "whoever is spoken to on one in tests/wire/test_looks.py",
     "cli_state": "what it prints in tests/show/test_state.py",
+    "store/buckets": "S3 and what speaks like it in tests/store/test_objects.py",
+    "store/requests": "a protocol and errors; kept by both kinds in tests/store/test_objects.py",
     "store/decisions": "commits of two programs in tests/store/test_lease.py, and every checkpoint",
     "store/parts": "files that tasks write in tests/spark/test_rows.py",
     "store/history": "memory and tables tell the same in tests/control/test_feed.py",

@@ -11,9 +11,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import wraps
 from pathlib import Path
 from time import time
-from typing import Any, TypeVar
+from typing import Any, Concatenate, ParamSpec, TypeVar
 from uuid import uuid4
 
 import pyarrow as pa
@@ -48,7 +49,18 @@ ENTRIES_PER_SUMMARY = 16  # opening a table reads the entries since the last
 # Entries must not go before what sums them up is on disk, so nothing happens by itself.
 _NO_MORE = PostCommitHookProperties(create_checkpoint=False, cleanup_expired_logs=False)
 _ATTEMPTS = 5
+P = ParamSpec("P")
 T = TypeVar("T")
+
+
+def _patient(use: Callable[Concatenate[Storage, P], T]) -> Callable[Concatenate[Storage, P], T]:
+    """Has what uses a table done again after faults that pass, by who knows which do."""
+
+    @wraps(use)
+    def patient(place: Storage, /, *args: P.args, **named: P.kwargs) -> T:
+        return place.patiently(lambda: use(place, *args, **named))
+
+    return patient
 
 
 @dataclass(frozen=True)
@@ -89,12 +101,15 @@ class Snapshot:
         """
         if not files:
             return self.schema.empty_table()
+        return self.place.patiently(lambda: self._queried(files, sql, beside or {}))
+
+    def _queried(self, files: Sequence[File], sql: str, beside: Mapping[str, pa.Table]) -> pa.Table:
         with explained(self.place, "read", *(file.name for file in files)):
             if isinstance(self.place, LocalFolder):
                 listed = ", ".join(literal(self.place.where(file.name)) for file in files)
                 stored = f"read_parquet([{listed}], union_by_name = true)"
-                return run(f"WITH stored AS (FROM {stored}) {sql}", beside or {}, "reading results")
-            tables = {**(beside or {}), "stored": self._rows(files, sql)}
+                return run(f"WITH stored AS (FROM {stored}) {sql}", beside, "reading results")
+            tables = {**beside, "stored": self._rows(files, sql)}
             return run(sql, tables, "reading results")
 
     def _rows(self, files: Sequence[File], sql: str) -> pa.Table:
@@ -105,6 +120,7 @@ class Snapshot:
         return found.to_table(None if "*" in sql else [n for n in self.schema.names if n in sql])
 
 
+@_patient
 def exists(place: Storage) -> bool:
     with explained(place, "found"):
         return DeltaTable.is_deltatable(place.where(), place.options())
@@ -116,6 +132,7 @@ def _opened(place: Storage) -> DeltaTable:
     return DeltaTable(place.where(), storage_options=place.options())
 
 
+@_patient
 def create(place: Storage, schema: pa.Schema, settings: Mapping[str, str]) -> None:
     """Makes an empty table, with these settings beside those that all of ours have."""
     with explained(place, "created"):
@@ -135,6 +152,7 @@ def create(place: Storage, schema: pa.Schema, settings: Mapping[str, str]) -> No
             settle(place, settings)  # of which creating takes none that are not Delta's
 
 
+@_patient
 def settle(place: Storage, settings: Mapping[str, str]) -> None:
     """Gives a table settings, and those that all of ours have."""
     with explained(place, "changed"):
@@ -154,6 +172,7 @@ def settle(place: Storage, settings: Mapping[str, str]) -> None:
                     raise
 
 
+@_patient
 def widen(place: Storage, columns: Iterable[pa.Field]) -> None:
     """Adds columns to a table."""
     wanted = pa.schema(columns)
@@ -192,6 +211,7 @@ def write_file(
     return name if rows else None
 
 
+@_patient
 def add_files(
     place: Storage, names: Sequence[str], writer: str, batch: int, version: int | None = None
 ) -> int | None:
@@ -235,6 +255,7 @@ def add_files(
         return table.version()
 
 
+@_patient
 def sum_up(place: Storage) -> None:
     """Sums up the entries of a table's log, so that it is opened as fast as when there were few."""
     with explained(place, "summed up"):
@@ -255,6 +276,7 @@ def _file(place: Storage, name: str) -> dict[str, Any]:
     return {"path": name, "size": size, "modificationTime": int(1000 * time()), "stats": stats}
 
 
+@_patient
 def last_batch(place: Storage, writer: str) -> int:
     """The last batch of a writer that a table has, or -1."""
     with explained(place, "read"):
@@ -315,6 +337,7 @@ def read(place: Storage, use: Callable[[Snapshot], T]) -> T:
     raise AssertionError("unreachable")
 
 
+@_patient
 def snapshot(place: Storage) -> Snapshot:
     with explained(place, "read"):
         table = _opened(place)
@@ -346,6 +369,7 @@ def _as_numbers(column: pa.ChunkedArray) -> pa.ChunkedArray:
     return column.cast(pa.timestamp("us", column.type.tz)).cast(pa.int64())
 
 
+@_patient
 def compact(place: Storage) -> None:
     """Merges small files into larger ones once they are many. Readers find the same rows.
 

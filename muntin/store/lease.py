@@ -16,7 +16,8 @@ from uuid import uuid4
 
 from muntin.errors import StateError
 from muntin.store.holder import Holder
-from muntin.store.objects import ObjectStorage, Tag
+from muntin.store.objects import ObjectStorage
+from muntin.store.requests import Tag
 from muntin.units import moment
 
 SECONDS = 30.0
@@ -57,6 +58,7 @@ class Lease:
             found = self._storage.tagged(_NAME)
             by = "another program" if found is None else str(_read(found[0])[0])
             raise StateError(_in_use(self._storage, f"{by}, which has just begun"))
+        self._storage.sweep()
         return tag
 
     def _told(self, is_over: bool = False) -> bytes:

@@ -1,4 +1,4 @@
-"""A state as objects under a URL: S3, Google's and Azure's storage, and what speaks like them.
+"""A state as objects under a URL: S3, Google's and Azure's storage and the like, and HDFS.
 
 Objects are there as a whole when a request returns, and are never changed: what is added is a new
 object. Where two programs must not both succeed, `create` and `exchange` let one of them win.
@@ -7,54 +7,41 @@ Requests that fail or stall are made again, for as long as the storage is waited
 
 from __future__ import annotations
 
-import configparser
 import io
 import os
-import re
 import tempfile
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
+from typing import TYPE_CHECKING, TypeVar
 
-import obstore
 import pyarrow as pa
-from obstore import exceptions
-from obstore.store import from_url
 
-from muntin.errors import InputError, StateError
+from muntin.errors import StateError
+from muntin.store.requests import (
+    FIRST_PAUSE,
+    LONGEST_PAUSE,
+    SECONDS,
+    AbsentError,
+    RefusedError,
+    RequestError,
+    Requests,
+    Tag,
+    TakenError,
+)
 
 if TYPE_CHECKING:
-    from obstore.store import ObjectStore
+    from muntin.store.buckets import Bucket
+    from muntin.store.hdfs import Hdfs
 
 PATIENCE = 60.0  # seconds for which a storage that fails or stalls is waited for
-_REQUEST = 20.0  # seconds for one request, at the most
-_FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 3.0
 _SIDE_BY_SIDE = 8
 _AT_ONCE = 1 << 20  # bytes that are fetched as a whole
-_FINAL = (
-    FileNotFoundError, PermissionError, exceptions.NotFoundError, exceptions.AlreadyExistsError,
-    exceptions.PreconditionError, exceptions.PermissionDeniedError,
-    exceptions.UnauthenticatedError, exceptions.InvalidPathError,
-)  # fmt: skip
-_STATUS = re.compile(r"status code: (\d+ [A-Za-z ]+)")
-_CODE = re.compile(r"<Code>(\w+)</Code>")
 T = TypeVar("T")
-
-
-class Tag(NamedTuple):
-    """Which version of an object one has: storages compare the one or the other."""
-
-    e_tag: str | None
-    version: str | None
-
-    @classmethod
-    def of(cls, told: Mapping[str, Any]) -> Tag:
-        return cls(told["e_tag"], told["version"])
 
 
 @dataclass(frozen=True)
@@ -70,8 +57,7 @@ class ObjectStorage:
     @classmethod
     def at(cls, url: str) -> ObjectStorage:
         """The storage as this process knows it, wherever it is sent."""
-        known = _config(url, {})
-        return cls(url, told=tuple((k, known[k]) for k in _NO_SECRETS if k in known))
+        return cls(url, told=_kind(url).known(url))
 
     def __str__(self) -> str:
         return self.url
@@ -83,21 +69,26 @@ class ObjectStorage:
         return replace(self, url=f"{self.url}/{folder}")
 
     def options(self) -> dict[str, str] | None:
-        pause, request = f"{_LONGEST_PAUSE:g}s", f"{min(_REQUEST, self.patience):g}s"
-        return {
-            **_config(self.url, dict(self.told)),
-            "timeout": request,
-            "retry_timeout": f"{self.patience:g}s",
-            "max_retries": "100",
-            "backoff_config.max_backoff": pause,
-        }
+        return self._requests.options(self.patience)
+
+    def patiently(self, use: Callable[[], T]) -> T:
+        def used() -> T:
+            try:
+                return use()
+            except StateError as error:
+                for each in _causes(error):
+                    if (reason := self._requests.passing(each)) is not None:
+                        raise RequestError(reason) from error
+                raise
+
+        return self._do("used", "", used)
 
     @property
-    def _store(self) -> ObjectStore:
-        return _opened(self.url, min(_REQUEST, self.patience), self.told)
+    def _requests(self) -> Requests:
+        return _opened(self.url, min(SECONDS, self.patience), self.told)
 
     def read(self, name: str) -> bytes:
-        return bytes(self._do("read", name, lambda: obstore.get(self._store, name).bytes()))
+        return self._do("read", name, lambda: self._requests.get(name))
 
     def read_all(self, names: Sequence[str]) -> Iterator[bytes]:
         if len(names) < 2:
@@ -109,8 +100,7 @@ class ObjectStorage:
 
     def read_range(self, name: str, start: int, end: int) -> bytes:
         """The bytes of an object between two places."""
-        get = lambda: obstore.get_range(self._store, name, start=start, end=end)  # noqa: E731
-        return bytes(self._do("read", name, get))
+        return self._do("read", name, lambda: self._requests.get_range(name, start, end))
 
     def open(self, name: str) -> pa.NativeFile:
         size = self.size(name)
@@ -119,7 +109,7 @@ class ObjectStorage:
         return pa.PythonFile(_Ranges(self, name, size), mode="r")
 
     def put(self, name: str, data: bytes) -> None:
-        self._do("written", name, lambda: obstore.put(self._store, name, data))
+        self._do("written", name, lambda: self._requests.put(name, data))
 
     def append(self, name: str, data: bytes) -> int:
         raise NotImplementedError("objects are never changed")
@@ -130,36 +120,25 @@ class ObjectStorage:
         What is made has to differ from what others make, so that after a lost answer it is known
         whose it is.
         """
-        return self._decide(name, data, "create")
+        return self._decide(name, data, lambda: self._requests.create(name, data))
 
     def exchange(self, name: str, data: bytes, tag: Tag) -> Tag | None:
         """Puts an object in the place of one with this tag; None if there is another by now."""
-        return self._decide(name, data, {k: v for k, v in tag._asdict().items() if v is not None})
+        return self._decide(name, data, lambda: self._requests.exchange(name, data, tag))
 
-    def _decide(self, name: str, data: bytes, mode: Any) -> Tag | None:
+    def _decide(self, name: str, data: bytes, request: Callable[[], Tag]) -> Tag | None:
         try:
-            put = lambda: obstore.put(self._store, name, data, mode=mode, use_multipart=False)  # noqa: E731
-            made: Mapping[str, Any] = self._do("written", name, put)
+            return self._do("written", name, request)
         except _LostError:
             found = self.tagged(name)  # which may be ours, if it was its answer that was lost
             return found[1] if found is not None and found[0] == data else None
-        if not any(tag := Tag.of(made)):
-            raise StateError(f"{self.where(name)}: the storage has no tags to tell versions by")
-        return tag
 
     def tagged(self, name: str) -> tuple[bytes, Tag] | None:
         """An object with its tag, if there is one."""
-
-        def get() -> tuple[bytes, Tag]:
-            result = obstore.get(self._store, name)
-            return bytes(result.bytes()), Tag.of(cast("Mapping[str, Any]", result.meta))
-
         try:
-            return self._do("read", name, get)
-        except StateError as error:
-            if isinstance(error.__cause__, FileNotFoundError | exceptions.NotFoundError):
-                return None
-            raise
+            return self._do("read", name, lambda: self._requests.tagged(name))
+        except _AbsentError:
+            return None
 
     @contextmanager
     def output(self, name: str) -> Iterator[Path]:
@@ -167,39 +146,36 @@ class ObjectStorage:
             path = Path(folder) / Path(name).name
             yield path
             if path.exists():
-                self._do("written", name, lambda: obstore.put(self._store, name, path))
+                self._do("written", name, lambda: self._requests.put(name, path))
 
     def names(self, folder: str) -> list[str]:
-        return sorted(_last(meta["path"]) for meta in self._listed(folder)["objects"])
+        return sorted(self._listed(folder)[0])
 
     def folders(self, folder: str) -> list[str]:
-        return sorted(map(_last, self._listed(folder)["common_prefixes"]))
+        return sorted(self._listed(folder)[1])
 
-    def _listed(self, folder: str) -> Mapping[str, Any]:
-        list_ = lambda: obstore.list_with_delimiter(self._store, folder or None)  # noqa: E731
-        return cast("Mapping[str, Any]", self._do("listed", folder, list_))
+    def _listed(self, folder: str) -> tuple[list[str], list[str]]:
+        return self._do("listed", folder, lambda: self._requests.listed(folder))
 
     def size(self, name: str) -> int | None:
         try:
-            return int(self._do("read", name, lambda: obstore.head(self._store, name))["size"])
-        except StateError as error:
-            if isinstance(error.__cause__, FileNotFoundError | exceptions.NotFoundError):
-                return None
-            raise
+            return self._do("read", name, lambda: self._requests.size(name))
+        except _AbsentError:
+            return None
 
     def sizes(self, folder: str) -> dict[str, int]:
-        found = self._do("listed", folder, lambda: obstore.list(self._store, folder).collect())
-        start = f"{folder}/" if folder else ""
-        return dict(sorted((meta["path"].removeprefix(start), meta["size"]) for meta in found))
+        found = self._do("listed", folder, lambda: self._requests.sizes(folder))
+        return dict(sorted(found.items()))
 
     def remove(self, names: Iterable[str]) -> None:
         several = list(names)
         if several:
-            try:
-                self._do("removed", several[0], lambda: obstore.delete(self._store, several))
-            except StateError as error:
-                if not isinstance(error.__cause__, FileNotFoundError | exceptions.NotFoundError):
-                    raise
+            with suppress(_AbsentError):
+                self._do("removed", several[0], lambda: self._requests.delete(several))
+
+    def sweep(self) -> None:
+        """Removes what others were writing when they were killed; nobody else may write now."""
+        self._do("listed", "", self._requests.sweep)
 
     def sync(self, names: Iterable[str]) -> None:
         """Nothing is left to do: a request returns when an object will stay."""
@@ -209,18 +185,20 @@ class ObjectStorage:
 
     def _do(self, done: str, name: str, request: Callable[[], T]) -> T:
         """Makes a request until it succeeds, is refused, or the storage was waited for enough."""
-        until, pause = time.monotonic() + self.patience, _FIRST_PAUSE
+        until, pause = time.monotonic() + self.patience, FIRST_PAUSE
         while True:
             try:
                 return request()
-            except (exceptions.AlreadyExistsError, exceptions.PreconditionError) as error:
-                raise _LostError(f"{self.where(name)} is there already") from error
-            except (exceptions.BaseError, OSError) as error:
-                if isinstance(error, _FINAL) or time.monotonic() + pause > until:
-                    place = self.where(name)
-                    raise StateError(f"{place} cannot be {done}: {_reason(error)}") from error
+            except RequestError as error:
+                place = self.where(name)
+                if isinstance(error, TakenError):
+                    raise _LostError(f"{place} is there already") from error
+                if isinstance(error, AbsentError):
+                    raise _AbsentError(f"{place} cannot be {done}: {error}") from error
+                if isinstance(error, RefusedError) or time.monotonic() + pause > until:
+                    raise StateError(f"{place} cannot be {done}: {error}") from error
             time.sleep(pause)
-            pause = min(2 * pause, _LONGEST_PAUSE)
+            pause = min(2 * pause, LONGEST_PAUSE)
 
 
 class _Ranges(io.RawIOBase):
@@ -260,95 +238,28 @@ class _LostError(StateError):
     """Another program has written first."""
 
 
+class _AbsentError(StateError):
+    """There is no such object."""
+
+
+def _causes(error: BaseException | None) -> Iterator[BaseException]:
+    while error is not None:
+        yield error
+        error = error.__cause__
+
+
 @lru_cache(256)
-def _opened(url: str, seconds: float, told: tuple[tuple[str, str], ...]) -> ObjectStore:
+def _opened(url: str, seconds: float, told: tuple[tuple[str, str], ...]) -> Requests:
     """One client a process for each storage."""
-    config = _config(url, dict(told))
-    is_plain = config.get("aws_allow_http") == "true"
-    try:
-        return from_url(
-            url,
-            config=cast("Any", {k: v for k, v in config.items() if k != "aws_allow_http"}),
-            client_options={"timeout": f"{seconds:g}s", "allow_http": is_plain},
-            retry_config={"max_retries": 0},
-        )
-    except (exceptions.BaseError, OSError, ValueError) as error:
-        raise InputError(f"{url} cannot be used: {_reason(error)}") from error
+    return _kind(url).at(url, seconds, dict(told))
 
 
-_NO_SECRETS = ("aws_region", "aws_endpoint", "aws_allow_http")
+def _kind(url: str) -> type[Bucket] | type[Hdfs]:
+    """Whom to ask, of which the library is loaded now."""
+    if url.startswith("hdfs://"):
+        from muntin.store.hdfs import Hdfs
 
+        return Hdfs
+    from muntin.store.buckets import Bucket
 
-def _config(url: str, told: Mapping[str, str]) -> dict[str, str]:
-    """What the environment and profiles say of S3, and what this process was told of it.
-
-    Other storages are asked for with what their libraries find by themselves.
-    """
-    if not url.startswith(("s3://", "s3a://")):
-        return {}
-    known = {} if "AWS_ACCESS_KEY_ID" in os.environ else _profile()
-    region = os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION")
-    endpoint = os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL")
-    known |= {"aws_region": region} if region else {}
-    known |= {"aws_endpoint": endpoint} if endpoint else {}
-    known |= told
-    if known.get("aws_endpoint", "").startswith("http://"):
-        known["aws_allow_http"] = "true"
-    return known
-
-
-_PROFILE = {
-    "aws_access_key_id": "aws_access_key_id",
-    "aws_secret_access_key": "aws_secret_access_key",
-    "aws_session_token": "aws_session_token",
-    "region": "aws_region",
-    "endpoint_url": "aws_endpoint",
-}
-
-
-def _profile() -> dict[str, str]:
-    """The keys of AWS_PROFILE, or of the default profile, as other programs read them."""
-    name, told = os.environ.get("AWS_PROFILE", "default"), dict[str, str]()
-    for variable, file, section in (
-        ("AWS_CONFIG_FILE", "config", name if name == "default" else f"profile {name}"),
-        ("AWS_SHARED_CREDENTIALS_FILE", "credentials", name),
-    ):
-        parser = configparser.ConfigParser(interpolation=None)
-        try:
-            parser.read(os.environ.get(variable) or Path.home() / ".aws" / file)
-        except configparser.Error as error:
-            # What the error says has the line in it, which may be a secret.
-            where = f"{type(error).__name__} in ~/.aws/{file}, or where {variable} says"
-            raise InputError(f"the profiles of AWS cannot be read: {where}") from None
-        if parser.has_section(section):
-            values = parser[section]
-            told |= {ours: values[key] for key, ours in _PROFILE.items() if key in values}
-    if "AWS_PROFILE" in os.environ and "aws_access_key_id" not in told:
-        raise InputError(
-            f"AWS_PROFILE is {name}, but no profile of that name has keys; for others, run "
-            f"`aws configure export-credentials --profile {name} --format env`"
-        )
-    return told
-
-
-def _last(path: str) -> str:
-    return path.rstrip("/").rpartition("/")[2]
-
-
-def _reason(error: Exception) -> str:
-    """Why a storage refuses, in a few words."""
-    said = str(error)
-    code = _CODE.search(said)
-    if code is not None and code[1] == "NoSuchBucket":
-        return "there is no such bucket; make one, or give another --state"
-    if isinstance(error, FileNotFoundError | exceptions.NotFoundError):
-        return "it is not there"
-    if isinstance(
-        error, PermissionError | exceptions.PermissionDeniedError | exceptions.UnauthenticatedError
-    ):
-        return "the storage refuses these credentials"
-    if (status := _STATUS.search(said)) is not None:
-        return f"the storage answers {status[1].strip()}"
-    if "timed out" in said or "error sending request" in said or "onnect" in said:
-        return "the storage does not answer"
-    return next(iter(said.strip().splitlines()), type(error).__name__)
+    return Bucket

@@ -7,11 +7,11 @@ every process finds credentials where it runs.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from muntin.errors import InputError, StateError
 from muntin.store import disk
@@ -19,7 +19,8 @@ from muntin.store import disk
 if TYPE_CHECKING:
     import pyarrow as pa
 
-_SCHEMES = ("s3", "s3a", "gs", "abfs", "abfss", "az")
+_SCHEMES = ("s3", "s3a", "gs", "abfs", "abfss", "az", "hdfs")
+T = TypeVar("T")
 
 
 class Storage(Protocol):
@@ -41,6 +42,11 @@ class Storage(Protocol):
 
     def options(self) -> dict[str, str] | None:
         """What deltalake has to be told to open tables in here."""
+
+    def patiently(self, use: Callable[[], T]) -> T:
+        """What comes of using a table in here, which is done again if deltalake has not waited for
+        a storage that failed; so it must not matter if it is done twice.
+        """
 
     def read(self, name: str) -> bytes:
         """All of a file."""
@@ -100,15 +106,9 @@ def storage_of(place: Place) -> Storage:
         from muntin.store.objects import ObjectStorage
 
         return ObjectStorage.at(place.rstrip("/"))
-    if scheme == "hdfs":
-        raise InputError(
-            f"{place}: a state cannot be on HDFS: of the libraries that write it, some have no "
-            "client for that, and pyarrow's needs Hadoop's own libraries beside every process; use "
-            "s3://, gs:// or abfs://, or a folder that all machines share"
-        )
     raise InputError(
-        f"{place} is no place for a state; give a folder, or s3://BUCKET/PATH, gs://BUCKET/PATH "
-        "or abfs://CONTAINER@ACCOUNT.dfs.core.windows.net/PATH"
+        f"{place} is no place for a state; give a folder, or s3://BUCKET/PATH, gs://BUCKET/PATH, "
+        "abfs://CONTAINER@ACCOUNT.dfs.core.windows.net/PATH or hdfs://HOST:PORT/PATH"
     )
 
 
@@ -143,6 +143,9 @@ class LocalFolder:
 
     def options(self) -> dict[str, str] | None:
         return None
+
+    def patiently(self, use: Callable[[], T]) -> T:
+        return use()
 
     def read(self, name: str) -> bytes:
         try:

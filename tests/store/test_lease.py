@@ -15,11 +15,9 @@ from muntin.store.checkpoint import Checkpoint
 from muntin.store.hold import StateHold, locked, require_free
 from muntin.store.holder import Holder
 from muntin.store.lease import SECONDS, Lease
-from muntin.store.objects import ObjectStorage, Tag
-from tests.store.s3 import Proxy
+from muntin.store.objects import ObjectStorage
+from muntin.store.requests import Tag
 from tests.store.test_checkpoint import advanced, block, first
-
-S3 = tuple[str, Proxy]
 
 
 class Elsewhere(Lease):
@@ -31,8 +29,8 @@ class Elsewhere(Lease):
         return json.dumps(told).encode()
 
 
-def test_another_program_is_refused_until_the_lease_is_over(s3: S3) -> None:
-    storage, now = ObjectStorage(s3[0]), [1000.0]
+def test_another_program_is_refused_until_the_lease_is_over(url: str) -> None:
+    storage, now = ObjectStorage(url), [1000.0]
     lease = Elsewhere(storage, lambda: now[0], alone=True)
     told = "in use by process 4711 on web-7, whose lease ends at 00:17:10 UTC unless it is renewed"
     with pytest.raises(StateError, match=told):
@@ -55,33 +53,33 @@ def test_another_program_is_refused_until_the_lease_is_over(s3: S3) -> None:
     Lease(storage, lambda: now[0], alone=True).close()
 
 
-def test_a_killed_process_of_this_machine_holds_nothing(s3: S3) -> None:
+def test_a_killed_process_of_this_machine_holds_nothing(url: str) -> None:
     code = (
         "import os, sys; from muntin.store.hold import StateHold\n"
         "StateHold(sys.argv[1]); print(os.getpid(), flush=True); input()"
     )
-    command = [sys.executable, "-c", code, s3[0]]
+    command = [sys.executable, "-c", code, url]
     pipe = subprocess.PIPE
     with subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True, cwd=Path.cwd()) as process:
         assert process.stdout is not None
         process.stdout.readline()
         for use in (require_free, StateHold):
             with pytest.raises(StateError, match=rf"in use by process {process.pid} on .*stop it"):
-                use(s3[0])
+                use(url)
         process.kill()
-    with locked(s3[0]):
+    with locked(url):
         with pytest.raises(StateError, match="in use by process"):
-            require_free(s3[0])
-        with pytest.raises(StateError, match="in use by process"), locked(s3[0]):
+            require_free(url)
+        with pytest.raises(StateError, match="in use by process"), locked(url):
             pass
-    require_free(s3[0])
-    first, second = StateHold(s3[0]), StateHold(s3[0])  # as queries of one process do
+    require_free(url)
+    first, second = StateHold(url), StateHold(url)  # as queries of one process do
     first.release()
     second.release()
 
 
-def test_of_two_who_take_a_lease_that_is_over_one_has_it(s3: S3) -> None:
-    storage = ObjectStorage(s3[0])
+def test_of_two_who_take_a_lease_that_is_over_one_has_it(url: str) -> None:
+    storage = ObjectStorage(url)
     Elsewhere(storage, lambda: 0.0, alone=True)
     real, other = storage.tagged, list[Lease]()
 
@@ -93,15 +91,15 @@ def test_of_two_who_take_a_lease_that_is_over_one_has_it(s3: S3) -> None:
             return found
 
     with pytest.raises(StateError, match="in use by process 4711 on web-7, which has just begun"):
-        Lease(Slow(s3[0]), lambda: 1000.0, alone=True)
+        Lease(Slow(url), lambda: 1000.0, alone=True)
 
 
-def test_commits_of_one_whose_state_was_taken_over_are_refused(s3: S3) -> None:
-    old, saved = Checkpoint(s3[0], "logs"), first()
+def test_commits_of_one_whose_state_was_taken_over_are_refused(url: str) -> None:
+    old, saved = Checkpoint(url, "logs"), first()
     assert old.load() is None
     old.save(advanced(saved, 1), whole=False)
     old.save(advanced(saved, 2), whole=False)
-    new = Checkpoint(s3[0], "logs")
+    new = Checkpoint(url, "logs")
     found = new.load()
     assert found is not None
     told = rf"was taken over by {Holder.own()}, so this run stops"
@@ -109,34 +107,34 @@ def test_commits_of_one_whose_state_was_taken_over_are_refused(s3: S3) -> None:
         with pytest.raises(StateError, match=told):
             old.save(advanced(saved, 3), whole=whole, anew=whole)
     new.save(replace(advanced(found, 4), batch=3), whole=True)
-    again = Checkpoint(s3[0], "logs")
+    again = Checkpoint(url, "logs")
     state = again.load()
     assert state is not None
     assert sorted(tally.pane for tally in state.progress.ledger) == [1, 2, 4]
     assert list(again.blocks.every({"shape"})) == [block("shape", 4)]
 
 
-def test_one_that_wakes_up_after_its_commit_removes_nothing_of_the_next(s3: S3) -> None:
-    old, saved = Checkpoint(s3[0], "logs"), first()
+def test_one_that_wakes_up_after_its_commit_removes_nothing_of_the_next(url: str) -> None:
+    old, saved = Checkpoint(url, "logs"), first()
     old.load()
     old.save(advanced(saved, 1), whole=False)
     tidy = old._tidy
     old._tidy = lambda: None  # type: ignore[method-assign]
     old.save(advanced(saved, 2), whole=True)
-    new = Checkpoint(s3[0], "logs")
+    new = Checkpoint(url, "logs")
     found = new.load()
     assert found is not None
     new.save(advanced(found, 3), whole=True)
     for late in (tidy, lambda: old.save(advanced(saved, 4), whole=False)):
         with pytest.raises(StateError, match="was taken over"):
             late()
-    again = Checkpoint(s3[0], "logs")
+    again = Checkpoint(url, "logs")
     assert again.load() is not None
     assert list(again.blocks.every({"shape"})) == [block("shape", 3)]
 
 
-def test_every_state_comes_back_from_objects(s3: S3) -> None:
-    checkpoint, saved = Checkpoint(s3[0], "logs"), first()
+def test_every_state_comes_back_from_objects(url: str) -> None:
+    checkpoint, saved = Checkpoint(url, "logs"), first()
     checkpoint.load()
     numbers: list[int] = []
     for second in range(1, 13):
@@ -145,21 +143,21 @@ def test_every_state_comes_back_from_objects(s3: S3) -> None:
         checkpoint.save(saved, whole=whole, anew=second % 5 == 0)
         numbers = [second] if whole else [*numbers, second]
         if second in (1, 5, 6, 7, 12):
-            glance = Checkpoint(s3[0], "logs").peek()
+            glance = Checkpoint(url, "logs").peek()
             assert glance is not None
             assert glance.batch == second
-    again = Checkpoint(s3[0], "logs")
+    again = Checkpoint(url, "logs")
     found = again.load()
     assert found is not None
     assert [n for b in again.blocks.every({"shape"}) for n in b.table()["n"].to_pylist()] == numbers
     assert set(found.progress.ledger) == set(saved.progress.ledger)
     found.progress.ledger = saved.progress.ledger
     assert found == replace(saved, blocks={})
-    assert len(ObjectStorage(s3[0]).sizes("streams/logs")) <= 20
+    assert len(ObjectStorage(url).sizes("streams/logs")) <= 20
 
 
-def test_a_renewal_whose_answer_was_lost_counts(s3: S3) -> None:
-    storage = ObjectStorage(s3[0])
+def test_a_renewal_whose_answer_was_lost_counts(url: str) -> None:
+    storage = ObjectStorage(url)
     lease = Lease(storage, lambda: 0.0, alone=True)
     tag = lease._tag
     lease.renew()

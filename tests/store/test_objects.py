@@ -18,14 +18,16 @@ from pyarrow import parquet
 
 from muntin.errors import InputError, StateError
 from muntin.store import objects
-from muntin.store.objects import ObjectStorage, Tag
+from muntin.store.buckets import Bucket
+from muntin.store.objects import ObjectStorage
+from muntin.store.requests import Tag
 from tests.store.s3 import Proxy
 
 S3 = tuple[str, Proxy]
 
 
-def test_what_was_put_is_read_and_listed(s3: S3) -> None:
-    storage = pickle.loads(pickle.dumps(ObjectStorage(s3[0])))
+def test_what_was_put_is_read_and_listed(url: str) -> None:
+    storage = pickle.loads(pickle.dumps(ObjectStorage(url)))
     storage.put("a", b"1")
     storage.put("b/c", b"22")
     storage.put("b/d/e", b"")
@@ -60,8 +62,8 @@ def test_of_a_large_file_what_is_needed_is_fetched(s3: S3) -> None:
         assert parquet.read_table(file).equals(rows)
 
 
-def test_of_those_who_create_an_object_one_wins(s3: S3) -> None:
-    storage = ObjectStorage(s3[0])
+def test_of_those_who_create_an_object_one_wins(url: str) -> None:
+    storage = ObjectStorage(url)
     for number in range(10):
         with ThreadPoolExecutor(4) as threads:
             writers = [str(writer).encode() for writer in range(4)]
@@ -70,8 +72,8 @@ def test_of_those_who_create_an_object_one_wins(s3: S3) -> None:
         assert storage.read(f"{number}") == winner
 
 
-def test_of_those_who_replace_an_object_one_wins(s3: S3) -> None:
-    storage = ObjectStorage(s3[0])
+def test_of_those_who_replace_an_object_one_wins(url: str) -> None:
+    storage = ObjectStorage(url)
     first = storage.create("a", b"0")
     assert first is not None
     second = storage.exchange("a", b"1", first)
@@ -174,7 +176,7 @@ def test_google_is_told_the_number_of_what_is_exchanged(monkeypatch: pytest.Monk
             config={"service_account_key": json.dumps(told | {"disable_oauth": True})},
             client_options={"allow_http": True},
         )
-        monkeypatch.setattr(objects, "_opened", lambda *_: store)
+        monkeypatch.setattr(objects, "_opened", lambda *_: Bucket("gs://bucket/state", store, {}))
         storage = ObjectStorage("gs://bucket/state", patience=5)
         first = storage.create("lease", b"1")
         assert first is not None

@@ -25,7 +25,9 @@ def test_a_place_is_a_folder_or_a_url(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("place", "told"),
     [
-        ("hdfs://host/a", "cannot be on HDFS: of the libraries that write it, some have no client"),
+        ("hdfs:///a", "is no place for a state: give hdfs://HOST:PORT/PATH, with the address of"),
+        ("hdfs://host:8020/", "is no place for a state"),
+        ("hdfs://host:port/a", "is no place for a state"),
         ("ftp://host/a", "is no place for a state; give a folder, or s3://BUCKET/PATH"),
         ("s3://", "is no place for a state"),
     ],

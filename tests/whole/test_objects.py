@@ -11,6 +11,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from unittest.mock import patch
@@ -42,7 +43,7 @@ BASE = 1_700_000_000
 
 
 @pytest.fixture
-def url(s3_port: int, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+def shaky_s3(s3_port: int, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     """A state on a storage that fails now and then, and loses answers."""
     bucket = f"whole-{os.getpid()}-{time.monotonic_ns()}"
     make_bucket(s3_port, bucket)
@@ -53,6 +54,11 @@ def url(s3_port: int, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
         objects._opened.cache_clear()
         yield f"s3://{bucket}/state"
     objects._opened.cache_clear()
+
+
+@pytest.fixture(params=["shaky_s3", "hdfs"])
+def url(request: pytest.FixtureRequest) -> str:
+    return str(request.getfixturevalue(request.param))
 
 
 def write(folder: Path, source: str, *times: int) -> None:
@@ -112,13 +118,10 @@ def test_a_state_under_a_url_is_that_of_a_folder(
     assert [row["windows"] for row in told[0]] == [row["windows"] for row in expected[0]]
 
 
-@pytest.mark.jvm
-def test_a_killed_program_loses_and_repeats_nothing(tmp_path: Path, url: str) -> None:
-    logs, over = tmp_path / "logs", threading.Event()
-    write(logs, "a", 0)
-    (tmp_path / "jobs.sql").write_text(PROGRAM.format(folder=logs))
-    command = [sys.executable, "-m", "muntin", "run", str(tmp_path / "jobs.sql"), "--state", url]
-    command += ["--master", "local[1]", "--idle", "1h"]
+@contextmanager
+def growing(logs: Path) -> Iterator[None]:
+    """Within the block, a log gets twenty records a second."""
+    over = threading.Event()
 
     def grow() -> None:
         t = 1
@@ -126,9 +129,35 @@ def test_a_killed_program_loses_and_repeats_nothing(tmp_path: Path, url: str) ->
             write(logs, "a", t)
             t += 1
 
-    growing = threading.Thread(target=grow)
-    growing.start()
+    thread = threading.Thread(target=grow)
+    thread.start()
     try:
+        yield
+    finally:
+        over.set()
+        thread.join()
+
+
+def require_all(url: str, logs: Path) -> None:
+    """Every window has what is in the log, once."""
+    truth: dict[tuple[int, str], int] = {}
+    for line in map(json.loads, (logs / "a.log").read_text().splitlines()):
+        for start in range(line["t"] // 10 * 10 - 10, line["t"] // 10 * 10 + 1, 10):
+            truth[start, line["k"]] = truth.get((start, line["k"]), 0) + 1
+    found = Results(url).read("j").to_pylist()
+    counted = {(int(r["window_start"].timestamp()), r["k"]): r["c"] for r in found}
+    assert len(found) == len(counted)
+    assert counted == truth
+
+
+@pytest.mark.jvm
+def test_a_killed_program_loses_and_repeats_nothing(tmp_path: Path, url: str) -> None:
+    logs = tmp_path / "logs"
+    write(logs, "a", 0)
+    (tmp_path / "jobs.sql").write_text(PROGRAM.format(folder=logs))
+    command = [sys.executable, "-m", "muntin", "run", str(tmp_path / "jobs.sql"), "--state", url]
+    command += ["--master", "local[1]", "--idle", "1h"]
+    with growing(logs):
         with (tmp_path / "out").open("w") as out:
             process = subprocess.Popen(command, stdout=out, stderr=out, start_new_session=True)
         try:
@@ -139,20 +168,9 @@ def test_a_killed_program_loses_and_repeats_nothing(tmp_path: Path, url: str) ->
         finally:
             os.killpg(process.pid, signal.SIGKILL)
             process.wait()
-    finally:
-        over.set()
-        growing.join()
     done = subprocess.run([*command, "--once"], capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr
-    lines = [json.loads(line) for line in (logs / "a.log").read_text().splitlines()]
-    truth: dict[tuple[int, str], int] = {}
-    for line in lines:
-        for start in range(line["t"] // 10 * 10 - 10, line["t"] // 10 * 10 + 1, 10):
-            truth[start, line["k"]] = truth.get((start, line["k"]), 0) + 1
-    found = Results(url).read("j").to_pylist()
-    counted = {(int(r["window_start"].timestamp()), r["k"]): r["c"] for r in found}
-    assert len(found) == len(counted)
-    assert counted == truth
+    require_all(url, logs)
 
 
 LARGE = """
