@@ -194,13 +194,14 @@ def _shared(
     some = [recipe for recipe in recipes if not recipe.separate and is_shared(recipe.shape)]
     if len(some) < WORTH_SHARING or not good.num_rows:
         return {}
+    used = {r.shape.id: _used(r, courses[r.shape.axis.column], places, masks) for r in some}
+    # Records that nobody needs have no columns but their times.
+    some = [recipe for recipe in some if used[recipe.shape.id].any()]
+    if len(some) < WORTH_SHARING:
+        return {}
     shared = Pass(good, [recipe.shape for recipe in some], marked)
     return shared.blocks(
-        [
-            Asked(r.shape, r.windows, _used(r, courses[r.shape.axis.column], places, masks))
-            for r in some
-            if r.shape.id in shared.shapes
-        ]
+        [Asked(r.shape, r.windows, used[r.shape.id]) for r in some if r.shape.id in shared.shapes]
     )
 
 

@@ -39,6 +39,8 @@ JOBS = {
     "counted": "SELECT count(*) AS c FROM logs WINDOW 3 RECORDS",
     "sized": "SELECT count(*) AS c FROM logs WINDOW 64 BYTES",
     "numbered": "SELECT count(*) AS c FROM logs WINDOW 4 OF n",
+    "highest": "SELECT max(n) AS m FROM logs WINDOW 10 SECONDS",
+    "some": "SELECT n % 2 AS k, count(*) AS c FROM logs WHERE n > 4 GROUP BY k WINDOW 5 SECONDS",
 }
 FORMATS = {
     "json": "json",
@@ -134,7 +136,8 @@ files = st.lists(st.lists(lines, max_size=8), min_size=1, max_size=3)
 @given(
     sources=st.lists(files, min_size=1, max_size=6),
     format_=st.sampled_from(sorted(FORMATS)),
-    jobs=st.sets(st.sampled_from(sorted(JOBS)), min_size=1, max_size=3),
+    jobs=st.sets(st.sampled_from(sorted(JOBS)), min_size=1, max_size=3)
+    | st.just({"panes", "sliding", "sources", "highest", "some"}),
     piece_bytes=st.sampled_from([1, 60, 1 << 20]),
     slack_us=st.sampled_from([None, 0, 5_000_000]),
     needs=st.none() | st.integers(0, 30),
@@ -146,6 +149,17 @@ files = st.lists(st.lists(lines, max_size=8), min_size=1, max_size=3)
     [[[1]], [[(1, 1), 3, (9, 1)]], [[(2, 2)]]], "csv", {"panes"}, 1 << 20, 0, None, None, 16, 1
 )
 @example([[[3, 1]]], "csv", {"apart"}, 1, None, None, None, 1, 1)
+@example(
+    [[[]], [[(1, 0), (2, 0)]]],
+    "json",
+    {"panes", "sliding", "sources", "highest", "some"},
+    1 << 20,
+    0,
+    30,
+    None,
+    16,
+    1,
+)
 @example([[[(1, 0), (1, 0), (1, 0), (0, 0)]]], "json", {"apart"}, 60, None, None, 0, 1, 1)
 def test_any_company_gives_the_same(
     tmp_path: Path,
