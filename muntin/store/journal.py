@@ -202,13 +202,14 @@ class Journal:
         left: list[Departing] = []
         rows: Counter[str] = Counter()
         for windows in emission.windows:
-            if isinstance(windows, _WAITING):
-                title = windows.job.title
-                windows = self._results.have_written(self.batch + 1, windows, rows[title])
-                rows[title] += sum(file.rows for file in windows.files)
-                if isinstance(windows, StoredSessions) and not windows.num_windows:
-                    continue
-            left.append(windows)
+            if not isinstance(windows, _WAITING):
+                left.append(windows)
+                continue
+            title = windows.job.title
+            for stored in self._results.have_written(self.batch + 1, windows, rows[title]):
+                rows[title] += sum(file.rows for file in stored.files)
+                if stored.num_windows or not isinstance(stored, StoredSessions):
+                    left.append(stored)
         return replace(emission, windows=tuple(left))
 
     def commit(

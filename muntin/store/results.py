@@ -147,24 +147,28 @@ class Results:
 
     def have_written(
         self, batch: int, windows: WaitingWindows | WaitingSessions, first: int
-    ) -> Stored:
+    ) -> list[Stored]:
         """Has tasks store the rows that they have, numbered from the `first` on.
 
-        No reader finds the files until they are published.
+        No reader finds the files until they are published. Windows that are only shown are apart
+        from those that have left.
         """
         job = windows.job.title
         writer = PartWriter(self._folder.within(job), self._schemas[job], batch)
-        stored: Stored
+        stored: list[Stored] = []
         with _explained(job):
             if isinstance(windows, WaitingSessions):
                 files, totals = windows.waiting.write(windows, writer, first)
-                stored = StoredSessions.of(windows, _parts(writer, files), files, totals)
+                stored.append(StoredSessions.of(windows, _parts(writer, files), files, totals))
             else:
-                files = windows.waiting.write(windows, writer, first)
-                taken_back = windows.takes_back(windows.withdrawn(windows.rows_of))
-                last = writer.write(in_order(taken_back, first + sum(f.rows for f in files)))
-                files += [last] if last is not None else []
-                stored = windows.stored(_parts(writer, files), files)
+                for some in windows.apart():
+                    files = some.waiting.write(some, writer, first)
+                    first += sum(file.rows for file in files)
+                    taken_back = some.takes_back(some.withdrawn(some.rows_of))
+                    last = writer.write(in_order(taken_back, first))
+                    files += [last] if last is not None else []
+                    first += last.rows if last is not None else 0
+                    stored.append(some.stored(_parts(writer, files), files))
         windows.waiting.let_go()
         return stored
 
