@@ -19,7 +19,7 @@ from muntin.store import delta
 from muntin.store.storage import Storage
 
 NUMBER = pa.field("row_number", pa.int64())
-_ROWS_AT_ONCE = 1 << 16  # that are read
+ROWS_AT_ONCE = 1 << 16  # that are read
 
 
 class Numbered:
@@ -81,7 +81,7 @@ class FileParts:
                 self.place.open(name) as source,
                 ParquetFile(source) as file,
             ):
-                for batch in file.iter_batches(_ROWS_AT_ONCE):
+                for batch in file.iter_batches(ROWS_AT_ONCE):
                     table = pa.Table.from_batches([batch]).drop_columns([NUMBER.name])
                     table = table if window is None else _of(table, *window)
                     if table.num_rows:

@@ -22,7 +22,9 @@ from muntin.store import delta, log
 from muntin.store.hold import require_usable
 from muntin.store.parts import NUMBER, FileParts, Numbered, PartWriter, in_order
 from muntin.store.repeats import Ends, ends_of, without_repeats
+from muntin.store.settling import Tasks
 from muntin.store.storage import LocalFolder, Place, Storage, storage_of
+from muntin.store.untaken import UntakenRows, untaken_of
 
 _FIRST_FILES = 2  # that are looked at for the newest windows
 FOLDER = "results"
@@ -284,6 +286,15 @@ class Results:
         """How many rows the newest windows of a job have, revisions among them."""
         return delta.read(self._folder.within(job), _counted)
 
+    def untaken(self, job: str, after_us: int, tasks: Tasks) -> UntakenRows | None:
+        """Rows of a job's windows that left after a time; `tasks` look at them."""
+
+        def rows(table: delta.Snapshot) -> UntakenRows | None:
+            _require_numbers(job, table)
+            return untaken_of(table, after_us, tasks)
+
+        return delta.read(self._folder.within(job), rows)
+
     def read(
         self,
         job: str,
@@ -308,11 +319,7 @@ class Results:
         order = f" ORDER BY window_end, revision, {NUMBER.name}"
 
         def rows(table: delta.Snapshot) -> pa.Table:
-            if NUMBER.name not in table.schema.names:
-                message = f"the results of job '{job}' in {place} are of an earlier version"
-                raise StateError(
-                    f"{message} of Muntin; read them with another tool, or use another --state"
-                )
+            _require_numbers(job, table)
             files, only = _latest(table) if latest and after is None else (table.files, [])
             some = f" WHERE {' AND '.join([*where, *only])}" if where or only else ""
             rows = f"SELECT * FROM stored{some}{newest}"
@@ -398,6 +405,15 @@ def _explained(job: str) -> Iterator[None]:
         yield
     except StateError as error:
         raise StateError(f"results of job '{job}': {error}") from error
+
+
+def _require_numbers(job: str, table: delta.Snapshot) -> None:
+    """Rows were not always numbered."""
+    if NUMBER.name not in table.schema.names:
+        message = f"the results of job '{job}' in {table.place} are of an earlier version"
+        raise StateError(
+            f"{message} of Muntin; read them with another tool, or use another --state"
+        )
 
 
 def _require_same_types(

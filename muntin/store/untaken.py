@@ -1,0 +1,168 @@
+"""Rows of results that nobody has taken yet, as a table has them when a program starts.
+
+Whoever starts knows the files, and what is to be known of rows without having them. Those who read
+rows drop what was taken before, what was revised since, and windows that were open when they were
+shown; a table may have merged all of these into one file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+import pyarrow as pa
+from pyarrow.parquet import ParquetFile
+
+from muntin.fidelity.score import Reason
+from muntin.kernel.engine import run
+from muntin.store import delta
+from muntin.store.parts import NUMBER, ROWS_AT_ONCE
+from muntin.store.settling import Tasks
+from muntin.store.storage import Storage
+from muntin.units import moment
+
+_WINDOW = ("window_name", "window_start", "window_end")
+_DOING = "reading results"
+
+
+@dataclass(frozen=True)
+class UntakenRows:
+    """Rows that left after a time, of each window its newest revision, wherever they are read."""
+
+    place: Storage
+    schema: pa.Schema
+    files: tuple[str, ...]
+    after_us: int
+    at_us: int  # when the last of them left
+    lacking: Mapping[str, int]
+    """By source of which some lack something, where the first of their windows ends."""
+    newest: pa.Table  # of windows that were revised, the newest revision
+
+    def tables(self, window: tuple[str, int, int] | None = None) -> Iterator[pa.Table]:
+        """All of them, some at a time; nobody asks for one window alone."""
+        names = [name for name in self.schema.names if name != NUMBER.name]
+        for name in self.files:
+            for rows in _rows_since(self.place, self.schema, name, self.after_us):
+                yield from self._wanted(rows, ", ".join(f'rows."{each}"' for each in names))
+
+    def ends(self, among: Collection[int]) -> set[int]:
+        """Which of these are ends of windows that have rows here."""
+        found: set[int] = set()
+        if among:
+            for name in self.files:
+                for rows in _rows_since(self.place, self.schema, name, self.after_us, _TELLING):
+                    for some in self._wanted(rows, "rows.window_end"):
+                        ends = some["window_end"].unique().cast(pa.int64()).to_pylist()
+                        found |= {*among} & {*ends}
+        return found
+
+    def _wanted(self, rows: pa.Table, columns: str) -> Iterator[pa.Table]:
+        sql = (
+            f"SELECT {columns} FROM rows LEFT JOIN newest USING ({', '.join(_WINDOW)}) "
+            f"WHERE {_left_since(self.after_us)} "
+            "AND coalesce(rows.revision = newest.revision, true) "
+            f"ORDER BY window_end, {NUMBER.name}"
+        )
+        found = run(sql, {"rows": rows, "newest": self.newest}, _DOING)
+        if found.num_rows:
+            yield found
+
+
+_TELLING = (*_WINDOW, "revision", "emitted_at", "c2", NUMBER.name)  # columns that say what rows are
+
+
+@dataclass(frozen=True)
+class _Look:
+    """What is to be known of the rows of one file."""
+
+    name: str
+    at_us: int | None  # None: there are none
+    lacking: Mapping[str, int]
+    newest: pa.Table
+
+
+def untaken_of(table: delta.Snapshot, after_us: int, tasks: Tasks) -> UntakenRows | None:
+    """The rows of a table that left after a time; None if there are none."""
+    look = partial(_looked_at, table.place, table.schema, after_us)
+    names, size = [file.name for file in table.files], sum(file.size for file in table.files)
+    looks = [each for each in tasks(look, names, size) if each.at_us is not None]
+    if not looks:
+        return None
+    revised = _newest([each.newest for each in looks])
+    told = max(each.at_us or 0 for each in looks), _first(each.lacking for each in looks), revised
+    names = [each.name for each in looks]
+    return UntakenRows(table.place, table.schema, tuple(names), after_us, *told)
+
+
+def _looked_at(place: Storage, schema: pa.Schema, after_us: int, name: str) -> _Look:
+    at_us: int | None = None
+    lacking: list[dict[str, int]] = []
+    revised: list[pa.Table] = [pa.schema([schema.field(n) for n in _REVISED]).empty_table()]
+    left = _left_since(after_us)
+    for rows in _rows_since(place, schema, name, after_us, _TELLING):
+        last = run(f"SELECT max(emitted_at) AS at FROM rows WHERE {left}", {"rows": rows}, _DOING)
+        at = last["at"].cast(pa.int64())[0].as_py()
+        at_us = max((each for each in (at, at_us) if each is not None), default=None)
+        # Those that take a window back among them, which have no score.
+        some = f"revision > 0 AND {_since(after_us)}"
+        sql = f"SELECT {', '.join(_REVISED)} FROM rows WHERE {some}"
+        revised = [_newest([*revised, run(sql, {"rows": rows}, _DOING)])]
+        lacks = f"SELECT window_end, unnest(c2.missing) AS lack FROM rows WHERE {left}"
+        sql = f"SELECT lack.source, min(window_end) AS first FROM ({lacks}) GROUP BY ALL"
+        found = run(sql, {"rows": rows}, _DOING)
+        firsts = found["first"].cast(pa.int64()).to_pylist()
+        lacking.append(dict(zip(found["source"].to_pylist(), firsts, strict=True)))
+    return _Look(name, at_us, _first(lacking), revised[0])
+
+
+_REVISED = (*_WINDOW, "revision")
+
+
+def _newest(several: Sequence[pa.Table]) -> pa.Table:
+    """Windows with the newest of their revisions."""
+    sql = f"SELECT {', '.join(_WINDOW)}, max(revision) AS revision FROM rows GROUP BY ALL"
+    return run(sql, {"rows": pa.concat_tables(several)}, _DOING)
+
+
+def _first(several: Iterator[Mapping[str, int]] | Sequence[Mapping[str, int]]) -> dict[str, int]:
+    first: dict[str, int] = {}
+    for each in several:
+        for source, end in each.items():
+            first[source] = min(end, first.get(source, end))
+    return first
+
+
+def _since(after_us: int) -> str:
+    return f"emitted_at > TIMESTAMPTZ '{moment(after_us).isoformat()}'"
+
+
+def _left_since(after_us: int) -> str:
+    """Rows of windows that have left, and are not only shown, or taken back."""
+    return f"{_since(after_us)} AND c2.reason <> '{Reason.OPEN}'"
+
+
+def _rows_since(
+    place: Storage, schema: pa.Schema, name: str, after_us: int, columns: Sequence[str] = ()
+) -> Iterator[pa.Table]:
+    """Rows of a file, some at a time, but for groups of which all left before."""
+    wanted = schema if not columns else pa.schema([schema.field(each) for each in columns])
+    with (
+        delta.explained(place, "read", name),
+        place.open(name) as source,
+        ParquetFile(source) as file,
+    ):
+        groups = [n for n in range(file.num_row_groups) if _may_have(file, n, after_us)]
+        there = [field.name for field in wanted if field.name in file.schema_arrow.names]
+        for batch in file.iter_batches(ROWS_AT_ONCE, groups, there):
+            yield delta.fitted(pa.Table.from_batches([batch]), wanted)
+
+
+def _may_have(file: ParquetFile, group: int, after_us: int) -> bool:
+    """Whether a group of rows may have some that left after a time."""
+    told = file.metadata.row_group(group)
+    for number in range(told.num_columns):
+        column = told.column(number)
+        if column.path_in_schema == "emitted_at" and column.is_stats_set:
+            return bool(column.statistics.max > moment(after_us))
+    return True
