@@ -21,7 +21,7 @@ from muntin.run.sessions import StoredSessions, WaitingSessions
 from muntin.store import delta, log
 from muntin.store.hold import require_usable
 from muntin.store.parts import NUMBER, FileParts, Numbered, PartWriter, in_order
-from muntin.store.repeats import Ends, ends_of, without_repeats
+from muntin.store.repeats import Ends, Sifting, ends_of, without_repeats
 from muntin.store.settling import Tasks
 from muntin.store.storage import LocalFolder, Place, Storage, storage_of
 from muntin.store.untaken import UntakenRows, untaken_of
@@ -216,6 +216,23 @@ class Results:
         return [
             delta.read(self._folder.within(job), lambda table: without_repeats(table, whole, known))
         ]
+
+    def without_repeats(self, batch: int, stored: Stored, known: Ends, tasks: Tasks) -> list[Part]:
+        """Files of windows without those that their table has as they are.
+
+        Up to where windows are `known` it may have them; `tasks` compare and write.
+        """
+        job = stored.job.title
+        writer = PartWriter(self._folder.within(job), self._schemas[job], batch)
+        size, every = stored.nbytes, tuple(part.name for part in stored.files)
+        alone = isinstance(stored, StoredSessions)  # all rows of a session are in one file
+        items = [(part, (part.name,) if alone else every) for part in stored.files]
+
+        def sifted(table: delta.Snapshot) -> list[Part | None]:
+            return tasks(Sifting(table, known, writer), items, size)
+
+        with _explained(job):
+            return [part for part in delta.read(writer.place, sifted) if part is not None]
 
     def publish(self, writer: str, batch: int, files: Mapping[str, Sequence[str]]) -> list[str]:
         """Shows the files of a writer's batch; one that is shown already changes nothing.

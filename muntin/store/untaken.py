@@ -12,12 +12,11 @@ from dataclasses import dataclass
 from functools import partial
 
 import pyarrow as pa
-from pyarrow.parquet import ParquetFile
 
 from muntin.fidelity.score import Reason
 from muntin.kernel.engine import run
 from muntin.store import delta
-from muntin.store.parts import NUMBER, ROWS_AT_ONCE
+from muntin.store.parts import NUMBER, rows_of
 from muntin.store.settling import Tasks
 from muntin.store.storage import Storage
 from muntin.units import moment
@@ -43,15 +42,16 @@ class UntakenRows:
         """All of them, some at a time; nobody asks for one window alone."""
         names = [name for name in self.schema.names if name != NUMBER.name]
         for name in self.files:
-            for rows in _rows_since(self.place, self.schema, name, self.after_us):
+            for rows in rows_of(self.place, self.schema, name, moment(self.after_us)):
                 yield from self._wanted(rows, ", ".join(f'rows."{each}"' for each in names))
 
     def ends(self, among: Collection[int]) -> set[int]:
         """Which of these are ends of windows that have rows here."""
         found: set[int] = set()
         if among:
+            schema = _telling(self.schema)
             for name in self.files:
-                for rows in _rows_since(self.place, self.schema, name, self.after_us, _TELLING):
+                for rows in rows_of(self.place, schema, name, moment(self.after_us)):
                     for some in self._wanted(rows, "rows.window_end"):
                         ends = some["window_end"].unique().cast(pa.int64()).to_pylist()
                         found |= {*among} & {*ends}
@@ -69,7 +69,10 @@ class UntakenRows:
             yield found
 
 
-_TELLING = (*_WINDOW, "revision", "emitted_at", "c2", NUMBER.name)  # columns that say what rows are
+def _telling(schema: pa.Schema) -> pa.Schema:
+    """The columns that say what rows are."""
+    names = (*_WINDOW, "revision", "emitted_at", "c2", NUMBER.name)
+    return pa.schema([schema.field(name) for name in names])
 
 
 @dataclass(frozen=True)
@@ -100,7 +103,7 @@ def _looked_at(place: Storage, schema: pa.Schema, after_us: int, name: str) -> _
     lacking: list[dict[str, int]] = []
     revised: list[pa.Table] = [pa.schema([schema.field(n) for n in _REVISED]).empty_table()]
     left = _left_since(after_us)
-    for rows in _rows_since(place, schema, name, after_us, _TELLING):
+    for rows in rows_of(place, _telling(schema), name, moment(after_us)):
         last = run(f"SELECT max(emitted_at) AS at FROM rows WHERE {left}", {"rows": rows}, _DOING)
         at = last["at"].cast(pa.int64())[0].as_py()
         at_us = max((each for each in (at, at_us) if each is not None), default=None)
@@ -140,29 +143,3 @@ def _since(after_us: int) -> str:
 def _left_since(after_us: int) -> str:
     """Rows of windows that have left, and are not only shown, or taken back."""
     return f"{_since(after_us)} AND c2.reason <> '{Reason.OPEN}'"
-
-
-def _rows_since(
-    place: Storage, schema: pa.Schema, name: str, after_us: int, columns: Sequence[str] = ()
-) -> Iterator[pa.Table]:
-    """Rows of a file, some at a time, but for groups of which all left before."""
-    wanted = schema if not columns else pa.schema([schema.field(each) for each in columns])
-    with (
-        delta.explained(place, "read", name),
-        place.open(name) as source,
-        ParquetFile(source) as file,
-    ):
-        groups = [n for n in range(file.num_row_groups) if _may_have(file, n, after_us)]
-        there = [field.name for field in wanted if field.name in file.schema_arrow.names]
-        for batch in file.iter_batches(ROWS_AT_ONCE, groups, there):
-            yield delta.fitted(pa.Table.from_batches([batch]), wanted)
-
-
-def _may_have(file: ParquetFile, group: int, after_us: int) -> bool:
-    """Whether a group of rows may have some that left after a time."""
-    told = file.metadata.row_group(group)
-    for number in range(told.num_columns):
-        column = told.column(number)
-        if column.path_in_schema == "emitted_at" and column.is_stats_set:
-            return bool(column.statistics.max > moment(after_us))
-    return True
