@@ -15,7 +15,7 @@ from typing import TypeVar
 import pyarrow as pa
 
 from muntin.errors import InputError, StateError
-from muntin.fidelity.score import EVER
+from muntin.fidelity.score import EVER, Reason
 from muntin.run.many import Part, Stored, WaitingWindows
 from muntin.run.sessions import StoredSessions, WaitingSessions
 from muntin.store import delta, log
@@ -33,6 +33,8 @@ _MANY = 8  # jobs, from which on threads are worth their start
 _SIDE_BY_SIDE = 4
 _NAMES = "muntin.windows"  # the setting of a table that lists the windows it may have
 _VERSION = "job_version"
+# A revision that takes back has left, and has no score.
+_HAS_LEFT = f"coalesce(c2.reason <> '{Reason.OPEN}', true)"
 
 T = TypeVar("T")
 
@@ -318,10 +320,12 @@ class Results:
         latest: bool = False,
         after: datetime | None = None,
         revisions: bool = False,
+        final: bool = False,
     ) -> pa.Table:
         """Rows of a job by window; of one that was revised its newest rows, or all of them.
 
-        `after` a time: rows of windows that left later.
+        `after` a time: rows of windows that left later. `final`: without windows that were open
+        when they were shown.
         """
         place = self._folder.within(job)
         if not delta.exists(place):
@@ -329,6 +333,7 @@ class Results:
             raise InputError(f"no results of job '{job}' in {self._state}; there are: {known}")
         window = "window_name, window_start, window_end"
         where = [f"emitted_at > TIMESTAMPTZ '{after.isoformat()}'"] if after else []
+        where += [_HAS_LEFT] if final else []
         wanted = [] if revisions else [f"revision = max(revision) OVER (PARTITION BY {window})"]
         if latest:
             wanted.append("window_end = max(window_end) OVER (PARTITION BY window_name)")
@@ -337,7 +342,8 @@ class Results:
 
         def rows(table: delta.Snapshot) -> pa.Table:
             _require_numbers(job, table)
-            files, only = _latest(table) if latest and after is None else (table.files, [])
+            last = _HAS_LEFT if final else "true"
+            files, only = _latest(table, last) if latest and after is None else (table.files, [])
             some = f" WHERE {' AND '.join([*where, *only])}" if where or only else ""
             rows = f"SELECT * FROM stored{some}{newest}"
             # A revision without rows is stored as one that has no score.
@@ -371,9 +377,10 @@ def _each(do: Callable[[str], T], jobs: Collection[str]) -> dict[str, T]:
         return dict(zip(jobs, threads.map(do, jobs), strict=True))
 
 
-def _latest(table: delta.Snapshot) -> tuple[Sequence[delta.File], list[str]]:
+def _latest(table: delta.Snapshot, where: str = "true") -> tuple[Sequence[delta.File], list[str]]:
     """The files that have the newest windows of each name, and the condition that picks them.
 
+    `where` says which of all rows count.
     Files are read from the newest on, until none that is left can have a newer window.
     """
     names = _names(table)
@@ -386,7 +393,8 @@ def _latest(table: delta.Snapshot) -> tuple[Sequence[delta.File], list[str]]:
     most = _FIRST_FILES
     while left:
         some, left = left[:most], left[most:]
-        sql = f"SELECT window_name, max({position}) AS last FROM stored GROUP BY window_name"
+        last = f"SELECT window_name, max({position}) AS last FROM stored"
+        sql = f"{last} WHERE {where} GROUP BY window_name"
         for name, end in zip(*table.query(some, sql).to_pydict().values(), strict=True):
             ends[name] = max(end, ends.get(name, end))
         left = [f for f in left if any(_may_be_newer(f, name, ends.get(name)) for name in names)]
