@@ -146,7 +146,8 @@ class Departing:
 
     def table(self) -> pa.Table:
         """The same, all at once."""
-        return pa.concat_tables(self.tables(), promote_options="default")
+        tables = list(self.tables()) or [stored_schema(self.job).empty_table()]
+        return pa.concat_tables(tables, promote_options="default")
 
     def with_scores(self, scores: Mapping[Kind, C2]) -> Self:
         return replace(cast("Any", self), scores=scores)  # type: ignore[no-any-return]
