@@ -76,23 +76,18 @@ class Sifting:
         """The windows of a file that the table may have."""
         place, schema = self.writer.place, self.table.schema
         some = pa.schema([schema.field(each) for each in _WINDOW.split(", ")])
-        found = [some.empty_table()]
+        found = some.empty_table()
         for rows in rows_of(place, some, name):
-            windows = _windows(rows, self.known)
-            found = [_distinct(pa.concat_tables([*found, windows]))]
-        return found[0]
+            found = _windows(pa.concat_tables([found, rows]), self.known)
+        return found
 
 
 def _windows(rows: pa.Table, known: Mapping[str, int]) -> pa.Table:
-    """The windows of rows that a table may have."""
+    """The windows of rows that a table may have, each once."""
     upto = pa.table({"window_name": list(known), "upto": pa.array(known.values(), pa.int64())})
     within = f"{_position(rows.schema)} <= upto"
     sql = f"SELECT DISTINCT {_WINDOW} FROM rows JOIN known USING (window_name) WHERE {within}"
     return run(sql, {"rows": rows, "known": upto}, _DOING)
-
-
-def _distinct(windows: pa.Table) -> pa.Table:
-    return run(f"SELECT DISTINCT {_WINDOW} FROM windows", {"windows": windows}, _DOING)
 
 
 def _decided(table: Snapshot, mine: pa.Table, fresh: Iterable[pa.Table]) -> pa.Table:

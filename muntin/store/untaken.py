@@ -7,14 +7,14 @@ shown; a table may have merged all of these into one file.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
 import pyarrow as pa
 
 from muntin.fidelity.score import Reason
-from muntin.kernel.engine import run
+from muntin.kernel.engine import quote, run
 from muntin.store import delta
 from muntin.store.parts import NUMBER, rows_of
 from muntin.store.settling import Tasks
@@ -22,6 +22,7 @@ from muntin.store.storage import Storage
 from muntin.units import moment
 
 _WINDOW = ("window_name", "window_start", "window_end")
+_REVISED = (*_WINDOW, "revision")
 _DOING = "reading results"
 
 
@@ -40,10 +41,11 @@ class UntakenRows:
 
     def tables(self, window: tuple[str, int, int] | None = None) -> Iterator[pa.Table]:
         """All of them, some at a time; nobody asks for one window alone."""
-        names = [name for name in self.schema.names if name != NUMBER.name]
+        names = (quote(name) for name in self.schema.names if name != NUMBER.name)
+        columns = ", ".join(f"rows.{name}" for name in names)
         for name in self.files:
             for rows in rows_of(self.place, self.schema, name, moment(self.after_us)):
-                yield from self._wanted(rows, ", ".join(f'rows."{each}"' for each in names))
+                yield from self._wanted(rows, columns)
 
     def ends(self, among: Collection[int]) -> set[int]:
         """Which of these are ends of windows that have rows here."""
@@ -89,19 +91,20 @@ def untaken_of(table: delta.Snapshot, after_us: int, tasks: Tasks) -> UntakenRow
     """The rows of a table that left after a time; None if there are none."""
     look = partial(_looked_at, table.place, table.schema, after_us)
     names, size = [file.name for file in table.files], sum(file.size for file in table.files)
-    looks = [each for each in tasks(look, names, size) if each.at_us is not None]
-    if not looks:
+    looks = tasks(look, names, size)
+    there = [each for each in looks if each.at_us is not None]
+    if not there:
         return None
-    revised = _newest([each.newest for each in looks])
-    told = max(each.at_us or 0 for each in looks), _first(each.lacking for each in looks), revised
-    names = [each.name for each in looks]
-    return UntakenRows(table.place, table.schema, tuple(names), after_us, *told)
+    last, files = max(each.at_us or 0 for each in there), tuple(each.name for each in there)
+    lacking = _first(each.lacking for each in there)
+    newest = _newest([each.newest for each in looks])  # one that takes back may be in another file
+    return UntakenRows(table.place, table.schema, files, after_us, last, lacking, newest)
 
 
 def _looked_at(place: Storage, schema: pa.Schema, after_us: int, name: str) -> _Look:
     at_us: int | None = None
     lacking: list[dict[str, int]] = []
-    revised: list[pa.Table] = [pa.schema([schema.field(n) for n in _REVISED]).empty_table()]
+    newest = pa.schema([schema.field(each) for each in _REVISED]).empty_table()
     left = _left_since(after_us)
     for rows in rows_of(place, _telling(schema), name, moment(after_us)):
         last = run(f"SELECT max(emitted_at) AS at FROM rows WHERE {left}", {"rows": rows}, _DOING)
@@ -110,16 +113,13 @@ def _looked_at(place: Storage, schema: pa.Schema, after_us: int, name: str) -> _
         # Those that take a window back among them, which have no score.
         some = f"revision > 0 AND {_since(after_us)}"
         sql = f"SELECT {', '.join(_REVISED)} FROM rows WHERE {some}"
-        revised = [_newest([*revised, run(sql, {"rows": rows}, _DOING)])]
+        newest = _newest([newest, run(sql, {"rows": rows}, _DOING)])
         lacks = f"SELECT window_end, unnest(c2.missing) AS lack FROM rows WHERE {left}"
         sql = f"SELECT lack.source, min(window_end) AS first FROM ({lacks}) GROUP BY ALL"
         found = run(sql, {"rows": rows}, _DOING)
         firsts = found["first"].cast(pa.int64()).to_pylist()
         lacking.append(dict(zip(found["source"].to_pylist(), firsts, strict=True)))
-    return _Look(name, at_us, _first(lacking), revised[0])
-
-
-_REVISED = (*_WINDOW, "revision")
+    return _Look(name, at_us, _first(lacking), newest)
 
 
 def _newest(several: Sequence[pa.Table]) -> pa.Table:
@@ -128,7 +128,7 @@ def _newest(several: Sequence[pa.Table]) -> pa.Table:
     return run(sql, {"rows": pa.concat_tables(several)}, _DOING)
 
 
-def _first(several: Iterator[Mapping[str, int]] | Sequence[Mapping[str, int]]) -> dict[str, int]:
+def _first(several: Iterable[Mapping[str, int]]) -> dict[str, int]:
     first: dict[str, int] = {}
     for each in several:
         for source, end in each.items():
