@@ -57,7 +57,7 @@ OTHERS = (
 def program(folder: Path) -> Program:
     jobs = (f"CREATE JOB {name} AS {text} EMIT CHANGES;" for name, text in JOBS.items())
     asked = sql(STREAM.format(folder=folder) + "".join(jobs) + OTHERS)
-    return with_job(asked, "alarms", test_changes.Alarms, stream="s")  # whose states live on
+    return with_job(asked, "alarms", test_changes.Windowed, stream="s")
 
 
 class Inline:
