@@ -1,11 +1,13 @@
 """How much memory the driver takes for many rows: of results, of sessions, or kept for questions.
 
-    python -m benchmarks.rows [--rows 5000000] [--heap 512] [--order | --sessions | --retain]
+    python -m benchmarks.rows [--rows 5000000] [--heap 512]
+                              [--order | --sessions | --retain | --changes]
 
 A log with as many keys as rows are wanted, counted by key in one window, or each in a session of
 its own that starts at another time, in a process of its own on `local[2]` whose JVM has so many MB
 of heap. With `--retain`, as many records of the stream and rows of the job's panes are kept for
-questions, and one is asked about all of them. Tells the largest resident memory of the Python
+questions, and one is asked about all of them. With `--changes` the log is followed, and the window
+is shown with every batch until it leaves. Tells the largest resident memory of the Python
 driver before that question; the JVM would have ended if its heap had not been enough.
 """
 
@@ -20,12 +22,14 @@ import sys
 import tempfile
 import time
 from pathlib import Path
+from threading import Event
 from typing import Any
 
 import duckdb
 
 ROWS = 5_000_000
 HEAP = 512  # MB
+HOW = "order", "sessions", "retain", "changes"
 
 
 def write_log(path: Path, rows: int) -> None:
@@ -35,7 +39,9 @@ def write_log(path: Path, rows: int) -> None:
     duckdb.sql(f"COPY ({records}) TO '{path}' (FORMAT json)")
 
 
-def measured(folder: Path, ordered: bool, sessions: bool, retain: bool) -> dict[str, Any]:
+def measured(
+    folder: Path, ordered: bool, sessions: bool, retain: bool, changes: bool
+) -> dict[str, Any]:
     """Runs the job in this process, and says what that took."""
     import muntin as mt
     from muntin.run.many import Stored
@@ -44,6 +50,7 @@ def measured(folder: Path, ordered: bool, sessions: bool, retain: bool) -> dict[
 
     order, window = " ORDER BY n DESC" if ordered else "", "SESSION 1 SECOND" if sessions else ""
     of_stream, of_job = ("RETAIN 1 DAY OF STREAM", "RETAIN 1 DAY") if retain else ("", "")
+    of_job += " EMIT CHANGES" if changes else ""
     program = mt.sql(
         f"CREATE STREAM s (t DOUBLE, k VARCHAR, n BIGINT) FROM '{folder}/{{source}}.jsonl' "
         f"FORMAT json TIMESTAMP t {of_stream};"
@@ -52,13 +59,16 @@ def measured(folder: Path, ordered: bool, sessions: bool, retain: bool) -> dict[
     )
     context = start_context("local[2]")
     before, started = _peak_mb(), time.perf_counter()
-    rows, windows, stored = 0, 0, False
-    settings = Settings(folder / "state", follow=False)
-    for turn in SparkRun(program, context, settings).turns():
+    rows, shown, windows, stored, stop = 0, 0, 0, False, Event()
+    settings = Settings(folder / "state", follow=changes)
+    for turn in SparkRun(program, context, settings, stop).turns():
         for left in turn.emission.windows:
-            rows += left.num_rows
-            windows += left.num_windows
+            rows += left.final.num_rows
+            shown += left.num_rows - left.final.num_rows
+            windows += left.final.num_windows
             stored |= isinstance(left, Stored)
+        if changes and windows:  # the only one has left, and nothing follows
+            stop.set()
     seconds = time.perf_counter() - started
     jvm = context._jvm
     assert jvm is not None
@@ -67,6 +77,7 @@ def measured(folder: Path, ordered: bool, sessions: bool, retain: bool) -> dict[
     told = {"python_mb": _peak_mb(), **(_kept(folder / "state") if retain else {})}
     return {
         "rows": rows,
+        "rows_shown_before": shown,
         "windows": windows,
         "seconds": round(seconds, 1),
         "python_mb_at_start": before,
@@ -121,13 +132,13 @@ def main() -> None:
     parser.add_argument("--order", action="store_true", help="ORDER BY another column than the key")
     parser.add_argument("--sessions", action="store_true", help="each key has a session of its own")
     parser.add_argument("--retain", action="store_true", help="records and panes are kept")
+    parser.add_argument("--changes", action="store_true", help="the open window is shown")
     parser.add_argument("--in", type=Path, help=argparse.SUPPRESS)
     given = vars(parser.parse_args())
     if given["in"] is not None:
-        asked = given["order"], given["sessions"], given["retain"]
-        print(json.dumps(measured(given["in"], *asked)))
+        print(json.dumps(measured(given["in"], *(given[name] for name in HOW))))
     else:
-        how = [f"--{name}" for name in ("order", "sessions", "retain") if given[name]]
+        how = [f"--{name}" for name in HOW if given[name]]
         print(json.dumps(run(given["rows"], given["heap"], *how)))
 
 

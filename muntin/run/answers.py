@@ -19,6 +19,7 @@ from muntin.model.shapes import Sample
 from muntin.run.catalog import Catalog
 from muntin.run.contracts import Answer
 from muntin.run.departures import Scores
+from muntin.run.digests import digests_of
 from muntin.run.due import Agenda
 from muntin.run.failures import Failures, Met
 from muntin.run.many import Waiting, WaitingWindows
@@ -28,13 +29,13 @@ from muntin.run.results import (
     Emission,
     JobWindows,
     Kind,
-    digest_of,
     no_windows,
 )
 from muntin.run.sessions import StoredSessions, Verdict, WaitingSessions
 from muntin.windows.spec import WindowSpec
 
 Ends = list[list[int]]  # of due windows of one job, one list a kind
+_Windows = JobWindows | WaitingWindows
 
 
 @dataclass
@@ -86,9 +87,13 @@ def emission_of(
                 left.append(windows)
         elif any(kinds):
             leaving = _windows(agenda, job, kinds, rows, met, scores, known)
-            leaving = _changed(agenda, leaving, shown) if shown else leaving
+            if shown:
+                made = digests_of(rows) if isinstance(rows, pa.Table) else rows.digests
+                leaving = _changed(agenda, leaving, shown, made)
             if leaving.counts:
                 left.append(leaving)
+            elif not isinstance(rows, pa.Table):
+                rows.let_go()
         elif not isinstance(rows, pa.Table):
             rows.let_go()
     for name, waiting in answer.sessions.items():
@@ -98,10 +103,13 @@ def emission_of(
     return Emission(tuple(_with_shed(agenda, left, shed or {})), answer.to_save, tuple(notes))
 
 
-def _changed(agenda: Agenda, windows: Departing, shown: set[Kind]) -> JobWindows:
-    """The windows without those that are only shown, and are as they were shown last."""
-    assert isinstance(windows, JobWindows), "what is shown while it is open is at hand"
-    made = {kind: digest_of(rows) for kind, rows in windows.by_kind() if kind in shown}
+def _changed(
+    agenda: Agenda, windows: _Windows, shown: set[Kind], made: Mapping[Kind, str]
+) -> _Windows:
+    """The windows without those that are only shown, and are as they were shown last.
+
+    By digests of the rows that were `made`.
+    """
     same = [
         kind
         for kind in shown & windows.counts.keys()
@@ -140,7 +148,7 @@ def _windows(
     met: Met,
     scores: Scores,
     known: _Known,
-) -> Departing:
+) -> _Windows:
     mine: dict[Kind, C2] = {}
     counts: dict[Kind, Counts] = {}
     revisions: dict[Kind, int] = {}

@@ -8,9 +8,9 @@ late: it is there as soon as its window has left.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -50,6 +50,21 @@ class Lack:
     what: str
 
 
+class Untaken(Parts, Protocol):
+    """Rows that a table has of results that had left before, and that nobody has taken."""
+
+    @property
+    def at_us(self) -> int:
+        """When the last of them left."""
+
+    @property
+    def lacking(self) -> Mapping[str, int]:
+        """By source of which some lack something, where the first of their windows ends."""
+
+    def ends(self, among: Collection[int]) -> set[int]:
+        """Which of these are ends of windows that have rows here."""
+
+
 @dataclass(frozen=True)
 class Left:
     """Results that have left together: rows as they are stored, and what they lack."""
@@ -59,16 +74,22 @@ class Left:
     lacks: tuple[Lack, ...] = ()
     parts: tuple[Parts, ...] = ()  # in which rows are that were too many to be at hand
     elsewhere: frozenset[int] = frozenset()  # where windows of these end
-    sessions: tuple[Parts, ...] = ()  # in which many sessions are, with what each of them lacks
+    telling: tuple[Parts, ...] = ()  # in which more are, and only they say what they lack
     lacking: Mapping[str, int] = field(default_factory=dict)
     """By source of which these lack something, where the first of them ends."""
+    untaken: Untaken | None = None  # those of them that are asked which windows they have
 
-    @property
-    def ends(self) -> set[int]:
-        """Where windows end that have rows, or had some; sessions are not asked for theirs."""
-        if self.parts or self.sessions:
-            return {*self.elsewhere}
-        return {*self.elsewhere, *_ends(self.rows)}
+    def ends(self, among: Collection[int]) -> set[int]:
+        """Which of these are ends of windows that have rows, or had some, or tell what they lack.
+
+        Sessions are not asked for theirs.
+        """
+        known = {*self.elsewhere, *(lack.end for lack in self.lacks)}
+        if self.rows.num_rows:
+            known.update(_ends(self.rows))
+        if self.untaken is not None:
+            known |= self.untaken.ends(among)
+        return known & {*among}
 
     @classmethod
     def of(cls, windows: Departing) -> Left:
@@ -76,7 +97,7 @@ class Left:
         at_us = int(windows.at * 1e6)
         if isinstance(windows, StoredSessions):
             lacking = windows.totals.lacking
-            return cls(at_us, _NONE, sessions=(windows.parts,), lacking=lacking)
+            return cls(at_us, _NONE, telling=(windows.parts,), lacking=lacking)
         ends = {kind: windows.bounds(kind)[1] for kind in windows.scores}
         lacks = [
             lack
@@ -93,10 +114,9 @@ class Left:
         return cls(at_us, rows.filter(has_rows), tuple(lacks), elsewhere=gone)
 
     @classmethod
-    def stored(cls, rows: pa.Table) -> Left:
-        """What tables have of results that had left before; there is at least one row."""
-        at_us = max(rows["emitted_at"].cast(pa.int64()).to_pylist())
-        return cls(at_us, rows, tuple(lacks_of(rows)))
+    def stored(cls, rows: Untaken) -> Left:
+        """What tables have of results that had left before."""
+        return cls(rows.at_us, _NONE, telling=(rows,), lacking=rows.lacking, untaken=rows)
 
 
 def lacks_of(rows: pa.Table) -> dict[Lack, None]:
@@ -174,7 +194,7 @@ class ResultTask:
     number: int = 0
     """When the last of the results left, by which deliveries are numbered; 0: there is none."""
     parts: tuple[Parts, ...] = ()  # in which more rows are
-    sessions: tuple[Parts, ...] = ()  # in which more are, with what each of them lacks
+    telling: tuple[Parts, ...] = ()  # in which more are, and only they say what they lack
 
     def tasks(self, most: int) -> list[ResultTask]:
         """One task: results are few beside the records they are made of."""
@@ -229,7 +249,7 @@ class ResultTask:
             yield self.rows, False
         for parts in self.parts:
             yield from ((table, False) for table in parts.tables())
-        for parts in self.sessions:
+        for parts in self.telling:
             yield from ((table, True) for table in parts.tables())
 
     def _computed(
@@ -279,9 +299,7 @@ class JobResults:
         self._follow = follow
         self._taken_us = taken_us
         self._offered: list[Left] = []
-        self._heard: set[int] | None = (
-            set()
-        )  # where windows end of which it is known what they lack
+        self._heard: list[Left] | None = []  # until it is known where the job stands
         self._standing = self._told = Standing()
         self._over = False
 
@@ -297,8 +315,7 @@ class JobResults:
         self._taken_us = max([self._taken_us, *(left.at_us for left in fresh)])
         self._offered += fresh
         if self._heard is not None:
-            for left in fresh:
-                self._heard |= {lack.end for lack in left.lacks} | left.ends
+            self._heard += fresh
 
     def follow(self, standing: Standing, over: bool = False) -> None:
         """Takes where the job stands now, after all that was offered; `over`: nothing follows.
@@ -311,7 +328,9 @@ class JobResults:
         shed = tuple(sorted({*untold, *standing.shed}))
         lapsed = () if told else self._standing.lapsed
         if self._heard is not None:
-            lapsed, self._heard = tuple(sorted({*standing.lapsed} - self._heard)), None
+            heard = (left.ends(standing.lapsed) for left in self._heard)
+            lapsed = tuple(sorted({*standing.lapsed}.difference(*heard)))
+            self._heard = None
         self._standing, self._over = replace(standing, shed=shed, lapsed=lapsed), over
 
     def next(self, request: Request) -> Batch:
@@ -330,8 +349,8 @@ class JobResults:
         since = self._since(lacking, {n.removeprefix(before): s for n, s in mine.items()})
         number = self._taken_us if left else 0
         parts = tuple(part for each in left for part in each.parts)
-        sessions = tuple(part for each in left for part in each.sessions)
-        told = self._standing, since, number, parts, sessions
+        telling = tuple(part for each in left for part in each.telling)
+        told = self._standing, since, number, parts, telling
         work = ResultTask(self._stream, rows, lacks, *told)
         return Batch(work, rows.nbytes, remaining)
 

@@ -8,16 +8,16 @@ from the files, some at a time.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 import pyarrow as pa
 
-from muntin.fidelity.score import C2
+from muntin.fidelity.score import C2, Reason
 from muntin.model.counts import Counts, Fault
 from muntin.model.jobs import Job
-from muntin.run.results import Departing, Kind, Result, Used
+from muntin.run.results import Departing, Kind, Result, Used, no_windows
 
 
 @dataclass(frozen=True)
@@ -51,6 +51,10 @@ class Waiting(Protocol):
     @property
     def faults(self) -> Sequence[tuple[Kind, Fault]]:
         """What has failed on the way to them, and in which window."""
+
+    @property
+    def digests(self) -> Mapping[Kind, str]:
+        """What tells the rows of each window from others, of a job that shows open ones."""
 
     def write(self, windows: WaitingWindows, writer: Writer, first: int) -> list[Part]:
         """Has tasks order and store the rows of these windows, numbered from the `first` on."""
@@ -88,6 +92,26 @@ class WaitingWindows(Departing):
     def num_rows(self) -> int:
         return sum(self.rows_of.values())
 
+    def without(self, kinds: Collection[Kind]) -> WaitingWindows:
+        """The others alone."""
+        return replace(
+            self,
+            counts={kind: each for kind, each in self.counts.items() if kind not in kinds},
+            scores={kind: each for kind, each in self.scores.items() if kind not in kinds},
+            revisions={kind: each for kind, each in self.revisions.items() if kind not in kinds},
+        )
+
+    def apart(self) -> list[WaitingWindows]:
+        """Those that have left, and those that are only shown, as far as there are any.
+
+        They are stored in files of their own: whoever takes what has left need not look for it.
+        """
+        shown = {kind for kind, c2 in self.scores.items() if c2.reason is Reason.OPEN}
+        if not shown:
+            return [self]
+        both = self.without(shown), self.without(self.scores.keys() - shown)
+        return [windows for windows in both if windows.scores]
+
     def stored(self, parts: Parts, files: Sequence[Part]) -> StoredWindows:
         """The same windows once their rows are in files."""
         told = self.counts, self.scores, self.revisions, self.at
@@ -107,7 +131,7 @@ class Stored(Departing):
 
 @dataclass(frozen=True)
 class StoredWindows(Stored):
-    """Windows of which each is told by itself."""
+    """Windows of which each is told by itself; all of them have left, or all are only shown."""
 
     job: Job
     parts: Parts
@@ -131,6 +155,11 @@ class StoredWindows(Stored):
             scores={last: self.scores[last]},
             revisions={last: self.revisions.get(last, 0)},
         )
+
+    @property
+    def final(self) -> Departing:
+        shown = any(c2.reason is Reason.OPEN for c2 in self.scores.values())
+        return no_windows(self.job) if shown else self
 
     def results(self) -> Iterator[StoredResult]:
         for kind in sorted(self.rows_of, key=lambda kind: (self.bounds(kind)[1], kind[0])):

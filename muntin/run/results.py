@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Collection, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache, cached_property
-from hashlib import sha256
 from itertools import pairwise
 from typing import Any, NamedTuple, Self, cast
 
@@ -14,7 +13,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from muntin.fidelity.score import C2, Reason
-from muntin.kernel.block import Block, encode
+from muntin.kernel.block import Block
 from muntin.kernel.engine import run
 from muntin.kernel.kinds import kind_of
 from muntin.kernel.statements import (
@@ -147,7 +146,8 @@ class Departing:
 
     def table(self) -> pa.Table:
         """The same, all at once."""
-        return pa.concat_tables(self.tables(), promote_options="default")
+        tables = list(self.tables()) or [stored_schema(self.job).empty_table()]
+        return pa.concat_tables(tables, promote_options="default")
 
     def with_scores(self, scores: Mapping[Kind, C2]) -> Self:
         return replace(cast("Any", self), scores=scores)  # type: ignore[no-any-return]
@@ -293,12 +293,6 @@ class JobWindows(Departing):
             revisions={last: self.revisions.get(last, 0)},
         )
 
-    def by_kind(self) -> Iterator[tuple[Kind, pa.Table]]:
-        """The windows that have rows, with these."""
-        first, ends = self._kinds()
-        for start, stop in runs_of(first, ends):
-            yield (int(first[start]), int(ends[start])), self.rows.slice(start, stop - start)
-
     def without(self, kinds: Collection[Kind]) -> JobWindows:
         """The others alone."""
         if not kinds:
@@ -408,12 +402,6 @@ def runs_of(first: Numbers, ends: Numbers) -> Iterator[tuple[int, int]]:
 def _clipped(position: int) -> int:
     """A time that everybody can read."""
     return min(max(position, FIRST_US), LAST_US)
-
-
-def digest_of(rows: pa.Table) -> str:
-    """Tells rows from others, whatever they are a part of."""
-    alone = rows.take(pa.array(np.arange(rows.num_rows))).combine_chunks()
-    return sha256(encode(alone)).hexdigest()[:16]
 
 
 def no_windows(job: Job) -> JobWindows:

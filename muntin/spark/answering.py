@@ -207,8 +207,7 @@ class _Found:
             data = encode(table)
             few = head.rows.setdefault(name, [])
             size = len(data) + sum(map(len, few))
-            too_many = size > self._asked.row_bytes and not job.bounds.changes
-            stays = name in self._asked.waiting or too_many
+            stays = name in self._asked.waiting or size > self._asked.row_bytes
             if not stays:
                 few.append(data)
                 return

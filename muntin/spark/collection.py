@@ -253,7 +253,7 @@ class SparkCollection:
         seconds: dict[str, float] = {}
         waits = {name: Waits() for head in heads for name in head.waits}
         previous, meet = due.previous, dict[str, Job]()
-        users = _Users(held, len(waits))
+        users, shown = _Users(held, len(waits)), frozenset(name for name, _, _ in due.open)
         names = {name: None for head in heads for name in (*head.rows, *head.waits)}
         for name in names:
             started, job = time.perf_counter(), jobs[name]
@@ -263,6 +263,9 @@ class SparkCollection:
                 meet[name] = job
             elif name in due.sessions:
                 sessions[name] = SortedSessions(job, *_waiting_rows(job, heads, users))
+            elif name in shown:
+                rows = SortedRows(job, *_waiting_rows(job, heads, users))
+                ordered[name] = rows.in_order(self._stay_cut)
             else:
                 ordered[name] = SortedRows(job, *_waiting_rows(job, heads, users))
             # Groups are answered side by side.
@@ -276,7 +279,7 @@ class SparkCollection:
             }
             limit = ROWS_AT_HAND // self.groups
             pieces, told = gathered(
-                held, few, meet, stretches, previous, self.groups, limit, self._stay_cut
+                held, few, meet, stretches, previous, shown, self.groups, limit, self._stay_cut
             )
             by_job: dict[str, list[Ordered]] = {name: [] for name in meet}
             for each in told:

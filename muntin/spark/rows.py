@@ -35,8 +35,9 @@ from muntin.kernel.kinds.unfinished import told_apart
 from muntin.kernel.statements import FAULT, WINDOW, WINDOW_END
 from muntin.model.counts import Fault
 from muntin.model.jobs import Job
+from muntin.run.digests import digest, sums_of
 from muntin.run.many import Part, WaitingWindows, Writer
-from muntin.run.results import JobWindows, Kind
+from muntin.run.results import JobWindows, Kind, runs_of
 from muntin.spark.holdings import Element, Held, Jobs, Rows
 from muntin.spark.moving import move
 from muntin.spark.telling import Make, Told
@@ -130,7 +131,33 @@ class SortedRows(InGroups):
     def counts(self) -> Mapping[Kind, int]:
         return self.waits.counts
 
+    @property
+    def digests(self) -> Mapping[Kind, str]:
+        """Nobody asks for them: rows of a job that shows open windows are `in_order`."""
+        return {}
+
     def write(self, windows: WaitingWindows, writer: Writer, first: int) -> list[Part]:
+        moved, every = self._in_ranges()
+        in_range = [Counter({k: n for k, n in e.items() if k in windows.counts}) for e in every]
+        firsts = list(accumulate((each.total() for each in in_range), initial=first))
+        begun = list(accumulate(map(frozenset, in_range), or_, initial=frozenset[Kind]()))
+        task = _Sort(_stamp(windows), writer, tuple(firsts), tuple(begun))
+        return _written(moved.mapPartitionsWithIndex(task))
+
+    def in_order(self, stay: Stay) -> GatheredRows:
+        """The same rows, sorted before it is known which of them are stored."""
+        moved, in_range = self._in_ranges()
+        before = tuple(accumulate(in_range, initial=Counter[Kind]()))
+        pieces, told = stay(moved, _SortFirst(self.job, before))
+        self.let_go()
+
+        def release() -> None:
+            pieces.unpersist()
+
+        return GatheredRows(pieces, told, release, self.faults)
+
+    def _in_ranges(self) -> tuple[RDD[tuple[int, bytes]], list[Counter[Kind]]]:
+        """The rows by range, and how many of which window each has."""
         ranges = -(-sum(self.counts.values()) // RANGE_ROWS)
         ordering = kind_of(self.job.shape).ordering(self.job)
         assert ordering is not None, self.job.name
@@ -139,11 +166,8 @@ class SortedRows(InGroups):
         moved, told = move(self.every, cut, max(1, ranges), int)
         in_range: list[Counter[Kind]] = [Counter() for _ in range(max(1, ranges))]
         for number, counts in told:
-            in_range[number].update({k: n for k, n in counts.items() if k in windows.counts})
-        firsts = list(accumulate((each.total() for each in in_range), initial=first))
-        begun = list(accumulate(map(frozenset, in_range), or_, initial=frozenset[Kind]()))
-        task = _Sort(_stamp(windows), writer, tuple(firsts), tuple(begun))
-        return _written(moved.mapPartitionsWithIndex(task))
+            in_range[number].update(counts)
+        return moved, in_range
 
 
 @dataclass(frozen=True)
@@ -224,14 +248,35 @@ class _Sort:
             yield from _parts(self.writer, numbered)
 
 
+@dataclass(frozen=True)
+class _SortFirst:
+    """Sorts the rows of one range, which stay, and tells what is to be known of them."""
+
+    job: Job
+    before: tuple[Mapping[Kind, int], ...]  # rows of windows that ranges before each have
+
+    def __call__(
+        self, number: int, items: Iterable[tuple[int, bytes]]
+    ) -> Iterator[Piece | Told[Ordered]]:
+        started, name = time.perf_counter(), self.job.name
+        tables = [decode(data, f"rows of job {name}") for _, data in items]
+        if tables:
+            rows, place = good_rows(order(self.job, tables)), (name, number)
+            del tables
+            yield from _pieces(place, rows)
+            counts = _counted(rows[WINDOW], rows[WINDOW_END])
+            sums = sums_of(rows, self.before[number])
+            yield Told(Ordered(place, time.perf_counter() - started, None, counts, (), sums))
+
+
 def _leaving(stamp: JobWindows, rows: pa.Table) -> pa.Table:
     """Ordered rows without faults, which are told, and without windows that do not leave."""
     rows = good_rows(rows)
-    kinds = _counted(rows[WINDOW], rows[WINDOW_END])
-    if kinds.keys() <= stamp.counts.keys():
-        return rows
-    told = zip(rows[WINDOW].to_pylist(), rows[WINDOW_END].to_pylist(), strict=True)
-    return rows.filter(pa.array([kind in stamp.counts for kind in told]))
+    which, ends = rows[WINDOW].to_numpy(), rows[WINDOW_END].to_numpy()
+    leaves = np.ones(rows.num_rows, bool)
+    for start, stop in runs_of(which, ends):
+        leaves[start:stop] = (int(which[start]), int(ends[start])) in stamp.counts
+    return rows if leaves.all() else rows.filter(pa.array(leaves))
 
 
 def good_rows(rows: pa.Table) -> pa.Table:
@@ -293,6 +338,8 @@ class Ordered:
     rows: bytes | None
     counts: Mapping[Kind, int]
     faults: Faults
+    sums: Mapping[Kind, int] = field(default_factory=dict)
+    """Of hashes of rows, by window, of a job that shows open ones."""
 
 
 @dataclass(frozen=True)
@@ -308,11 +355,19 @@ class GatheredRows:
     """Rows of a job that have met where they belong together, and are in order there."""
 
     def __init__(
-        self, held: RDD[Piece], ordered: Sequence[Ordered], release: Callable[[], None]
+        self,
+        held: RDD[Piece],
+        ordered: Sequence[Ordered],
+        release: Callable[[], None],
+        faults: Faults = (),
     ) -> None:
-        """`held` has rows until they are released; those that came are among the `ordered`."""
+        """`held` has rows until they are released; those that came are among the `ordered`.
+
+        What has failed before they met is told by itself.
+        """
         self._held = held
         self.let_go = release
+        self._faults = faults
         self._ordered = [_counted_up(each) for each in sorted(ordered, key=lambda o: o.place)]
 
     @property
@@ -321,15 +376,28 @@ class GatheredRows:
 
     @property
     def faults(self) -> Faults:
-        return tuple(fault for each in self._ordered for fault in each.faults)
+        return (*self._faults, *(fault for each in self._ordered for fault in each.faults))
+
+    @property
+    def digests(self) -> Mapping[Kind, str]:
+        sums: Counter[Kind] = Counter()
+        for each in self._ordered:
+            if each.rows is None:
+                sums.update(each.sums)
+            else:
+                sums.update(sums_of(decode(each.rows, f"rows of job {each.place[0]}")))
+        return {kind: digest(sum_) for kind, sum_ in sums.items()}
 
     def write(self, windows: WaitingWindows, writer: Writer, first: int) -> list[Part]:
         firsts: dict[Place, int] = {}
+        begun: dict[Place, frozenset[Kind]] = {}
+        seen: set[Kind] = set()
         for each in self._ordered:
-            firsts[each.place] = first
+            firsts[each.place], begun[each.place] = first, frozenset(seen & each.counts.keys())
+            seen |= each.counts.keys()
             first += sum(n for kind, n in each.counts.items() if kind in windows.counts)
         few = [Piece(each.place, 0, each.rows) for each in self._ordered if each.rows is not None]
-        task = _Store(_stamp(windows), writer, firsts)
+        task = _Store(_stamp(windows), writer, firsts, begun)
         context = self._held.context
         held = self._held if not few else context.union([self._held, context.parallelize(few, 1)])
         return _written(held.mapPartitions(task))
@@ -342,6 +410,7 @@ class _Store:
     stamp: JobWindows
     writer: Writer
     firsts: Mapping[Place, int]
+    begun: Mapping[Place, frozenset[Kind]]  # windows of a place that begin before it
 
     def __call__(self, items: Iterable[Piece]) -> Iterator[Part | MuntinError]:
         yield from _parts(self.writer, self._numbered(items))
@@ -351,6 +420,7 @@ class _Store:
         firsts, told = dict(self.firsts), set[Kind]()
         for piece in items:
             if piece.place in firsts:
+                told |= self.begun[piece.place]
                 rows = decode(piece.data, f"rows of job {self.stamp.job.name}")
                 rows = _leaving(self.stamp, rows)
                 yield from _numbered(self.stamp, rows, firsts[piece.place], told)
@@ -372,6 +442,7 @@ def gathered(
     jobs: Jobs,
     stretches: Mapping[str, Sequence[int]],
     previous: Mapping[str, Previous],
+    shown: frozenset[str],
     tasks: int,
     row_bytes: int,
     stay: Stay,
@@ -379,7 +450,8 @@ def gathered(
     """Has the rows of these jobs meet where they belong together, and ordered there.
 
     That is a stretch of windows; `stretches` has the last end of each but the last, in order. What
-    is no more than so many bytes comes to the driver, and all of what is looked back at.
+    is no more than so many bytes comes to the driver, and all of what is looked back at. Of jobs
+    of which open windows are `shown`, it is told what tells rows from others.
     """
 
     def meet(items: Iterable[Element]) -> Iterator[tuple[Place, tuple[int, int, bytes]]]:
@@ -390,7 +462,7 @@ def gathered(
                     yield (each.job, number), (group, each.number, encode(some))
 
     met = _with(held, few).mapPartitions(meet).partitionBy(tasks, _task_of)
-    return stay(met, _Order(jobs, previous, row_bytes))
+    return stay(met, _Order(jobs, previous, shown, row_bytes))
 
 
 def stretches_of(job: Job, kinds: Sequence[Sequence[int]], rows: int, tasks: int) -> list[int]:
@@ -429,6 +501,7 @@ class _Order:
 
     jobs: Jobs
     previous: Mapping[str, Previous]
+    shown: frozenset[str]
     row_bytes: int
 
     def __call__(
@@ -448,14 +521,19 @@ class _Order:
             data, seconds = encode(rows), time.perf_counter() - started
             if looks_back(job):
                 _require_kept(job, rows)
-            elif len(data) > self.row_bytes and not job.bounds.changes:
+            elif len(data) > self.row_bytes:
                 good, faults = _without_faults(rows)
+                yield from _pieces(place, good)
                 counts = _counted(good[WINDOW], good[WINDOW_END])
-                for number, piece in enumerate(in_chunks(job.name, good, 0)):
-                    yield Piece(place, number, piece.data)
-                yield Told(Ordered(place, seconds, None, counts, faults))
+                sums = sums_of(good) if job.name in self.shown else {}
+                yield Told(Ordered(place, seconds, None, counts, faults, sums))
                 continue
             yield Told(Ordered(place, seconds, data, {}, ()))
+
+
+def _pieces(place: Place, rows: pa.Table) -> Iterator[Piece]:
+    for piece in in_chunks(place[0], rows, 0):
+        yield Piece(place, piece.number, piece.data)
 
 
 def _without_faults(rows: pa.Table) -> tuple[pa.Table, Faults]:

@@ -37,15 +37,15 @@ from muntin.spark import internals
 from muntin.spark.collection import SparkCollection
 from muntin.spark.executors import Executors
 from muntin.spark.master import is_local
-from muntin.spark.newest import catch_up, left
+from muntin.spark.newest import catch_up
 from muntin.spark.tasks import SparkTasks
 from muntin.spark.trouble import WAITS, explained
 from muntin.store.checkpoint import Checkpoint, block_files, saved_in
 from muntin.store.hold import StateHold, locked
 from muntin.store.journal import Journal
 from muntin.store.results import Results
+from muntin.store.settling import Tasks
 from muntin.store.storage import Place
-from muntin.units import moment
 from muntin.windows.choice import Sharing
 from muntin.wire.keys import Keys
 
@@ -161,7 +161,7 @@ class StreamRun:
                 settings.batch_bytes,
                 lanes=2 * self._collection.groups,  # for tasks of about the same size
                 events=self._watch if follow else None,
-                results=lambda of: _results(of, settings, journal.progress),
+                results=lambda of: _results(of, settings, journal.progress, tasks),
             )
         rules = Rules(follow, settings.idle_seconds, sharing)
         self.loop = Loop(
@@ -451,15 +451,15 @@ class _Streams:
         return self.runs[-1].loop
 
 
-def _results(stream: Stream, settings: Settings, progress: Progress) -> JobResults:
+def _results(stream: Stream, settings: Settings, progress: Progress, tasks: Tasks) -> JobResults:
     """The results of a job, from those on that were not taken before."""
     mine = (s for name, s in progress.sources.items() if name.startswith(stream.before))
     taken_us = max((source.sequence for source in mine), default=0)
     intake, results = JobResults(stream, settings.follow, taken_us), Results(settings.state)
     if results.has(intake.job):
-        rows = left(results.read(intake.job, after=moment(taken_us)))
-        if rows.num_rows:
-            intake.offer(Left.stored(rows))
+        untaken = results.untaken(intake.job, taken_us, tasks)
+        if untaken is not None:
+            intake.offer(Left.stored(untaken))
     return intake
 
 

@@ -70,7 +70,8 @@ class Journal:
     ) -> None:
         """`others` are the streams that are there too, so that this one was not called so.
 
-        Panes that are kept for questions are moved by `tasks`.
+        Panes that are kept for questions are moved by `tasks`, which also compare windows with what
+        tables have, where their rows are many.
         """
         self._stream = catalog.stream.name
         self._state = storage_of(state)
@@ -84,6 +85,7 @@ class Journal:
         self._put_off = 0  # times that there was no room for it
         self._panes = PaneFiles(self._checkpoint.folder)
         self._settling = Settling(self._panes, tasks)
+        self._tasks = tasks
         self._moving = Measure(0.5)  # seconds that moving panes takes
         self._past: dict[str, Past] = {}  # of the last commit
         self._blocks = BlockFiles(self._checkpoint.folder)  # of the last commit
@@ -202,13 +204,14 @@ class Journal:
         left: list[Departing] = []
         rows: Counter[str] = Counter()
         for windows in emission.windows:
-            if isinstance(windows, _WAITING):
-                title = windows.job.title
-                windows = self._results.have_written(self.batch + 1, windows, rows[title])
-                rows[title] += sum(file.rows for file in windows.files)
-                if isinstance(windows, StoredSessions) and not windows.num_windows:
-                    continue
-            left.append(windows)
+            if not isinstance(windows, _WAITING):
+                left.append(windows)
+                continue
+            title = windows.job.title
+            for stored in self._results.have_written(self.batch + 1, windows, rows[title]):
+                rows[title] += sum(file.rows for file in stored.files)
+                if stored.num_windows or not isinstance(stored, StoredSessions):
+                    left.append(stored)
         return replace(emission, windows=tuple(left))
 
     def commit(
@@ -288,9 +291,13 @@ class Journal:
         parts: dict[str, list[Part]] = {}
         for windows in emission.windows:
             title = windows.job.title
-            if isinstance(windows, Stored) and not self._known.get(title):
-                parts.setdefault(title, []).extend(windows.files)
-            else:  # what a table may have already is compared with it, by the driver
+            if isinstance(windows, Stored):
+                mine, known = parts.setdefault(title, []), self._known.get(title)
+                if known:
+                    mine += self._results.without_repeats(batch, windows, known, self._tasks)
+                else:
+                    mine += windows.files
+            else:
                 rows[title] = chain(rows.get(title, ()), windows.tables())
         return self._results.write(batch, rows, self._known, parts)
 

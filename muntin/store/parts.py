@@ -7,7 +7,9 @@ has no order of its own.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
+from datetime import datetime
 
 import numpy as np
 import pyarrow as pa
@@ -76,16 +78,46 @@ class FileParts:
     def tables(self, window: tuple[str, int, int] | None = None) -> Iterator[pa.Table]:
         """The rows as they are stored, some at a time; of one window, if it is given."""
         for name in self.names:
-            with (
-                delta.explained(self.place, "read", name),
-                self.place.open(name) as source,
-                ParquetFile(source) as file,
-            ):
+            with _opened(self.place, name) as file:
                 for batch in file.iter_batches(_ROWS_AT_ONCE):
                     table = pa.Table.from_batches([batch]).drop_columns([NUMBER.name])
                     table = table if window is None else _of(table, *window)
                     if table.num_rows:
                         yield table
+
+
+def rows_of(
+    place: Storage, schema: pa.Schema, name: str, after: datetime | None = None
+) -> Iterator[pa.Table]:
+    """Some columns of a file of a table, some rows at a time; one that it has not got is NULL.
+
+    Rows of which it is known that they left no later than `after` a time may be left out.
+    """
+    with _opened(place, name) as file:
+        groups = [n for n in range(file.num_row_groups) if _may_have(file, n, after)]
+        there = [field.name for field in schema if field.name in file.schema_arrow.names]
+        for batch in file.iter_batches(_ROWS_AT_ONCE, groups, there):
+            yield delta.fitted(pa.Table.from_batches([batch]), schema)
+
+
+@contextmanager
+def _opened(place: Storage, name: str) -> Iterator[ParquetFile]:
+    with (
+        delta.explained(place, "read", name),
+        place.open(name) as source,
+        ParquetFile(source) as file,
+    ):
+        yield file
+
+
+def _may_have(file: ParquetFile, group: int, after: datetime | None) -> bool:
+    """Whether a group of rows may have some that left after a time."""
+    told = file.metadata.row_group(group)
+    for number in range(told.num_columns if after is not None else 0):
+        column = told.column(number)
+        if column.path_in_schema == "emitted_at" and column.is_stats_set:
+            return bool(column.statistics.max > after)
+    return True
 
 
 def _of(table: pa.Table, name: str, start: int, end: int) -> pa.Table:

@@ -3,20 +3,28 @@
 A state may be older than the results: its folder was lost, or an old copy was put back. What
 follows from it then leaves once more. Of such windows, those that come out the same are not stored
 again, and others are stored as the next revision, so that readers find every window once.
+
+Rows are not compared one by one. Those of a window are hashed and the hashes added up, wherever
+they are, so that memory is that of windows and not of rows.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from muntin.kernel.engine import literal, quote
+from muntin.kernel.engine import literal, quote, run
+from muntin.kernel.sketches import stable_hash_sql
+from muntin.run.many import Part
 from muntin.store.delta import Snapshot
+from muntin.store.parts import FileParts, PartWriter, in_order, rows_of
 
 Ends = dict[str, int]  # where the last window of each name ends
-_WINDOW = ("window_name", "window_start", "window_end")
+_WINDOW = "window_name, window_start, window_end"
+_DOING = "comparing results"
 # These may differ in any case.
 _OF_STORING = (
     "revision", "emitted_at", "row_number", "c2_records", "job_version", "results_used"
@@ -34,47 +42,103 @@ def without_repeats(table: Snapshot, rows: pa.Table, known: Mapping[str, int]) -
 
     `known` says up to where the table may have any. The rows have the columns of the table.
     """
-    ends = pc.cast(rows["window_end"], pa.int64())
-    limits = pa.array([known.get(name) for name in rows["window_name"].to_pylist()], pa.int64())
-    within = pc.fill_null(pc.less_equal(ends, limits), False)
-    if not pc.any(within).as_py():
-        return rows
-    window = ", ".join(_WINDOW)
-    newest = f"FROM stored SEMI JOIN fresh USING ({window}) QUALIFY revision = "
-    newest += f"max(revision) OVER (PARTITION BY {window})"
-    row = _row_sql(rows.schema)
-    found = table.query(
-        table.files,
-        f"""
-        SELECT {window}, revision, fresh_rows = stored_rows AS same
-        FROM (SELECT {window}, list_sort(list({row})) AS fresh_rows FROM fresh GROUP BY ALL)
-        JOIN (SELECT {window}, max(revision) AS revision, list_sort(list({row})) AS stored_rows
-              FROM ({newest}) GROUP BY {window}) USING ({window})
-        """,
-        {"fresh": rows},
-    )
-    if not found.num_rows:
-        return rows
-    same = dict(zip(_windows(found), found["same"].to_pylist(), strict=True))
-    revisions = dict(zip(_windows(found), found["revision"].to_pylist(), strict=True))
-    windows = _windows(rows)
-    next_revision = pa.array(
-        [
-            revisions[each] + 1 if each in revisions else given
-            for each, given in zip(windows, rows["revision"].to_pylist(), strict=True)
-        ],
-        rows.schema.field("revision").type,
-    )
-    place = rows.schema.get_field_index("revision")
-    rows = rows.set_column(place, rows.schema.field("revision"), next_revision)
-    return rows.filter(pa.array([not same.get(each, False) for each in windows]))
+    mine = _windows(rows, known)
+    decided = _decided(table, mine, [rows]) if mine.num_rows else mine
+    return _sifted(rows, decided) if decided.num_rows else rows
 
 
-def _windows(rows: pa.Table) -> list[tuple[object, ...]]:
-    """The window of each row; times as numbers, because years may be beyond Python's calendar."""
-    name, start, end = (rows[column] for column in _WINDOW)
-    numbers = (pc.cast(each, pa.int64()).to_pylist() for each in (start, end))
-    return list(zip(name.to_pylist(), *numbers, strict=True))
+@dataclass(frozen=True)
+class Sifting:
+    """Makes files of rows without windows that a table has already, in whatever process."""
+
+    table: Snapshot
+    known: Mapping[str, int]
+    writer: PartWriter
+
+    def __call__(self, given: tuple[Part, tuple[str, ...]]) -> Part | None:
+        """A file in the place of one that tasks have written, or that one if all of it is new.
+
+        With it come the names of all files in which windows of it may go on. None: it has no rows.
+        """
+        part, together = given
+        mine = self._windows(part.name)
+        if not mine.num_rows:
+            return part
+        place, schema = self.writer.place, self.table.schema
+        fresh = (rows for name in together for rows in rows_of(place, schema, name))
+        decided = _decided(self.table, mine, fresh)
+        if not decided.num_rows:
+            return part
+        stored = FileParts(place, (part.name,)).tables()
+        return self.writer.write(in_order((_sifted(rows, decided) for rows in stored), part.first))
+
+    def _windows(self, name: str) -> pa.Table:
+        """The windows of a file that the table may have."""
+        place, schema = self.writer.place, self.table.schema
+        some = pa.schema([schema.field(each) for each in _WINDOW.split(", ")])
+        found = some.empty_table()
+        for rows in rows_of(place, some, name):
+            found = _windows(pa.concat_tables([found, rows]), self.known)
+        return found
+
+
+def _windows(rows: pa.Table, known: Mapping[str, int]) -> pa.Table:
+    """The windows of rows that a table may have, each once."""
+    upto = pa.table({"window_name": list(known), "upto": pa.array(known.values(), pa.int64())})
+    within = f"{_position(rows.schema)} <= upto"
+    sql = f"SELECT DISTINCT {_WINDOW} FROM rows JOIN known USING (window_name) WHERE {within}"
+    return run(sql, {"rows": rows, "known": upto}, _DOING)
+
+
+def _decided(table: Snapshot, mine: pa.Table, fresh: Iterable[pa.Table]) -> pa.Table:
+    """Of windows that the table has, the next revision, and whether `fresh` rows are the same."""
+    ends = pc.cast(mine["window_end"], pa.int64())
+    first, last = pc.min(ends).as_py(), pc.max(ends).as_py()
+    files = (f for f in table.files if f.ends is None or (f.ends[1] >= first and f.ends[0] <= last))
+    kept = (rows for f in files for rows in rows_of(table.place, table.schema, f.name))
+    sql = f"""
+        SELECT {_WINDOW}, stored.revision + 1 AS revision,
+            fresh.rows = stored.rows AND fresh.hash = stored.hash AS same
+        FROM (SELECT {_WINDOW}, sum(rows) AS rows, sum(hash) AS hash FROM fresh GROUP BY ALL) fresh
+        JOIN (FROM stored QUALIFY revision = max(revision) OVER (PARTITION BY {_WINDOW})) stored
+        USING ({_WINDOW})
+    """
+    sums = {"fresh": _sums(table, mine, fresh), "stored": _sums(table, mine, kept)}
+    return run(sql, sums, _DOING)
+
+
+def _sums(table: Snapshot, mine: pa.Table, several: Iterable[pa.Table]) -> pa.Table:
+    """Of some windows and each of their revisions, how many rows there are, and their hashes."""
+    by = f"{_WINDOW}, revision"
+    hashed = (
+        f"SELECT {by}, count(*) AS rows, sum({stable_hash_sql(_row_sql(table.schema))}) AS hash "
+        f"FROM rows SEMI JOIN mine USING ({_WINDOW}) GROUP BY ALL"
+    )
+    added = f"SELECT {by}, sum(rows) AS rows, sum(hash) AS hash FROM rows GROUP BY ALL"
+    total = _typed(hashed, {"rows": table.schema.empty_table(), "mine": mine})
+    for rows in several:
+        more = _typed(hashed, {"rows": rows, "mine": mine})
+        if more.num_rows:
+            total = _typed(added, {"rows": pa.concat_tables([total, more])})
+    return total
+
+
+def _typed(sql: str, tables: Mapping[str, pa.Table]) -> pa.Table:
+    """Sums in types that they have however often they are added up."""
+    sums = "rows::BIGINT AS rows, hash::DECIMAL(38, 0) AS hash"
+    return run(f"SELECT * REPLACE ({sums}) FROM ({sql})", tables, _DOING)
+
+
+def _sifted(rows: pa.Table, decided: pa.Table) -> pa.Table:
+    """The rows without windows that are the same, and with the revision of those that are not."""
+    numbered = rows.append_column("__row", pa.array(range(rows.num_rows), pa.int64()))
+    sql = (
+        "SELECT rows.* EXCLUDE (__row) REPLACE (coalesce(decided.revision, rows.revision) AS "
+        f"revision) FROM rows LEFT JOIN decided USING ({_WINDOW}) "
+        "WHERE NOT coalesce(same, false) ORDER BY __row"
+    )
+    found = run(sql, {"rows": numbered, "decided": decided}, _DOING)
+    return found.cast(rows.schema)
 
 
 def _row_sql(schema: pa.Schema) -> str:

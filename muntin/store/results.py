@@ -15,14 +15,16 @@ from typing import TypeVar
 import pyarrow as pa
 
 from muntin.errors import InputError, StateError
-from muntin.fidelity.score import EVER
+from muntin.fidelity.score import EVER, Reason
 from muntin.run.many import Part, Stored, WaitingWindows
 from muntin.run.sessions import StoredSessions, WaitingSessions
 from muntin.store import delta, log
 from muntin.store.hold import require_usable
 from muntin.store.parts import NUMBER, FileParts, Numbered, PartWriter, in_order
-from muntin.store.repeats import Ends, ends_of, without_repeats
+from muntin.store.repeats import Ends, Sifting, ends_of, without_repeats
+from muntin.store.settling import Tasks
 from muntin.store.storage import LocalFolder, Place, Storage, storage_of
+from muntin.store.untaken import UntakenRows, untaken_of
 
 _FIRST_FILES = 2  # that are looked at for the newest windows
 FOLDER = "results"
@@ -31,6 +33,8 @@ _MANY = 8  # jobs, from which on threads are worth their start
 _SIDE_BY_SIDE = 4
 _NAMES = "muntin.windows"  # the setting of a table that lists the windows it may have
 _VERSION = "job_version"
+# A revision that takes back has left, and has no score.
+_HAS_LEFT = f"coalesce(c2.reason <> '{Reason.OPEN}', true)"
 
 T = TypeVar("T")
 
@@ -147,24 +151,28 @@ class Results:
 
     def have_written(
         self, batch: int, windows: WaitingWindows | WaitingSessions, first: int
-    ) -> Stored:
+    ) -> list[Stored]:
         """Has tasks store the rows that they have, numbered from the `first` on.
 
-        No reader finds the files until they are published.
+        No reader finds the files until they are published. Windows that are only shown are apart
+        from those that have left.
         """
         job = windows.job.title
         writer = PartWriter(self._folder.within(job), self._schemas[job], batch)
-        stored: Stored
+        stored: list[Stored] = []
         with _explained(job):
             if isinstance(windows, WaitingSessions):
                 files, totals = windows.waiting.write(windows, writer, first)
-                stored = StoredSessions.of(windows, _parts(writer, files), files, totals)
+                stored.append(StoredSessions.of(windows, _parts(writer, files), files, totals))
             else:
-                files = windows.waiting.write(windows, writer, first)
-                taken_back = windows.takes_back(windows.withdrawn(windows.rows_of))
-                last = writer.write(in_order(taken_back, first + sum(f.rows for f in files)))
-                files += [last] if last is not None else []
-                stored = windows.stored(_parts(writer, files), files)
+                for some in windows.apart():
+                    files = some.waiting.write(some, writer, first)
+                    first += sum(file.rows for file in files)
+                    taken_back = some.takes_back(some.withdrawn(some.rows_of))
+                    last = writer.write(in_order(taken_back, first))
+                    files += [last] if last is not None else []
+                    first += last.rows if last is not None else 0
+                    stored.append(some.stored(_parts(writer, files), files))
         windows.waiting.let_go()
         return stored
 
@@ -210,6 +218,23 @@ class Results:
         return [
             delta.read(self._folder.within(job), lambda table: without_repeats(table, whole, known))
         ]
+
+    def without_repeats(self, batch: int, stored: Stored, known: Ends, tasks: Tasks) -> list[Part]:
+        """Files of windows without those that their table has as they are.
+
+        Up to where windows are `known` it may have them; `tasks` compare and write.
+        """
+        job = stored.job.title
+        writer = PartWriter(self._folder.within(job), self._schemas[job], batch)
+        size, every = stored.nbytes, tuple(part.name for part in stored.files)
+        alone = isinstance(stored, StoredSessions)  # all rows of a session are in one file
+        items = [(part, (part.name,) if alone else every) for part in stored.files]
+
+        def sifted(table: delta.Snapshot) -> list[Part | None]:
+            return tasks(Sifting(table, known, writer), items, size)
+
+        with _explained(job):
+            return [part for part in delta.read(writer.place, sifted) if part is not None]
 
     def publish(self, writer: str, batch: int, files: Mapping[str, Sequence[str]]) -> list[str]:
         """Shows the files of a writer's batch; one that is shown already changes nothing.
@@ -280,16 +305,27 @@ class Results:
         """How many rows the newest windows of a job have, revisions among them."""
         return delta.read(self._folder.within(job), _counted)
 
+    def untaken(self, job: str, after_us: int, tasks: Tasks) -> UntakenRows | None:
+        """Rows of a job's windows that left after a time; `tasks` look at them."""
+
+        def rows(table: delta.Snapshot) -> UntakenRows | None:
+            _require_numbers(job, table)
+            return untaken_of(table, after_us, tasks)
+
+        return delta.read(self._folder.within(job), rows)
+
     def read(
         self,
         job: str,
         latest: bool = False,
         after: datetime | None = None,
         revisions: bool = False,
+        final: bool = False,
     ) -> pa.Table:
         """Rows of a job by window; of one that was revised its newest rows, or all of them.
 
-        `after` a time: rows of windows that left later.
+        `after` a time: rows of windows that left later. `final`: without windows that were open
+        when they were shown.
         """
         place = self._folder.within(job)
         if not delta.exists(place):
@@ -297,6 +333,7 @@ class Results:
             raise InputError(f"no results of job '{job}' in {self._state}; there are: {known}")
         window = "window_name, window_start, window_end"
         where = [f"emitted_at > TIMESTAMPTZ '{after.isoformat()}'"] if after else []
+        where += [_HAS_LEFT] if final else []
         wanted = [] if revisions else [f"revision = max(revision) OVER (PARTITION BY {window})"]
         if latest:
             wanted.append("window_end = max(window_end) OVER (PARTITION BY window_name)")
@@ -304,12 +341,9 @@ class Results:
         order = f" ORDER BY window_end, revision, {NUMBER.name}"
 
         def rows(table: delta.Snapshot) -> pa.Table:
-            if NUMBER.name not in table.schema.names:
-                message = f"the results of job '{job}' in {place} are of an earlier version"
-                raise StateError(
-                    f"{message} of Muntin; read them with another tool, or use another --state"
-                )
-            files, only = _latest(table) if latest and after is None else (table.files, [])
+            _require_numbers(job, table)
+            last = _HAS_LEFT if final else "true"
+            files, only = _latest(table, last) if latest and after is None else (table.files, [])
             some = f" WHERE {' AND '.join([*where, *only])}" if where or only else ""
             rows = f"SELECT * FROM stored{some}{newest}"
             # A revision without rows is stored as one that has no score.
@@ -343,9 +377,10 @@ def _each(do: Callable[[str], T], jobs: Collection[str]) -> dict[str, T]:
         return dict(zip(jobs, threads.map(do, jobs), strict=True))
 
 
-def _latest(table: delta.Snapshot) -> tuple[Sequence[delta.File], list[str]]:
+def _latest(table: delta.Snapshot, where: str = "true") -> tuple[Sequence[delta.File], list[str]]:
     """The files that have the newest windows of each name, and the condition that picks them.
 
+    `where` says which of all rows count.
     Files are read from the newest on, until none that is left can have a newer window.
     """
     names = _names(table)
@@ -358,7 +393,8 @@ def _latest(table: delta.Snapshot) -> tuple[Sequence[delta.File], list[str]]:
     most = _FIRST_FILES
     while left:
         some, left = left[:most], left[most:]
-        sql = f"SELECT window_name, max({position}) AS last FROM stored GROUP BY window_name"
+        last = f"SELECT window_name, max({position}) AS last FROM stored"
+        sql = f"{last} WHERE {where} GROUP BY window_name"
         for name, end in zip(*table.query(some, sql).to_pydict().values(), strict=True):
             ends[name] = max(end, ends.get(name, end))
         left = [f for f in left if any(_may_be_newer(f, name, ends.get(name)) for name in names)]
@@ -394,6 +430,15 @@ def _explained(job: str) -> Iterator[None]:
         yield
     except StateError as error:
         raise StateError(f"results of job '{job}': {error}") from error
+
+
+def _require_numbers(job: str, table: delta.Snapshot) -> None:
+    """Rows were not always numbered."""
+    if NUMBER.name not in table.schema.names:
+        message = f"the results of job '{job}' in {table.place} are of an earlier version"
+        raise StateError(
+            f"{message} of Muntin; read them with another tool, or use another --state"
+        )
 
 
 def _require_same_types(

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+import shutil
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +12,7 @@ import pytest
 
 import muntin as mt
 from muntin.run.many import StoredResult
-from muntin.run.results import Result
+from muntin.run.results import AtHand, Result
 from muntin.spark.runner import Settings, SparkRun
 from muntin.store.results import Results
 from tests.spark.sending import Sent
@@ -35,7 +36,7 @@ JOBS = {
 }
 
 
-def program(folder: Path) -> mt.Program:
+def program(folder: Path, jobs: Mapping[str, str] = JOBS) -> mt.Program:
     for source in ("web-1", "web-2"):
         lines = (
             json.dumps({"t": t / 10, "k": f"key {t * 7919 % 311}" if t % 50 else None, "n": t % 13})
@@ -46,7 +47,7 @@ def program(folder: Path) -> mt.Program:
         "CREATE STREAM s (t DOUBLE, k VARCHAR, s VARCHAR, n BIGINT) "
         f"FROM '{folder}/{{source}}.jsonl' FORMAT json TIMESTAMP t;"
     )
-    return mt.sql(stream + "".join(f"CREATE JOB {name} AS {job};" for name, job in JOBS.items()))
+    return mt.sql(stream + "".join(f"CREATE JOB {name} AS {job};" for name, job in jobs.items()))
 
 
 def results(spark: SparkSession, asked: mt.Program, state: Path) -> Iterator[Result]:
@@ -99,6 +100,37 @@ def test_what_reaches_the_driver_does_not_grow_with_rows(
         assert (found.num_rows, isinstance(found, StoredResult)) == (keys, True)
         sizes.append(sent.bytes)
     assert sizes[1] < 1.3 * sizes[0] < 100_000, sizes
+
+
+@pytest.mark.parametrize("more", [0, 1])
+def test_after_a_lost_state_tasks_find_what_tables_have(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, more: int
+) -> None:
+    """What comes out the same is not stored again, and what does not becomes a revision."""
+    jobs = {name: JOBS[name] for name in ("plain", "sorted", "around", "lists", "pairs")}
+    jobs["visits"] = "SELECT k, count(*) AS n FROM s GROUP BY k WINDOW SESSION 1 SECOND"
+    monkeypatch.setattr("muntin.spark.rows.RANGE_ROWS", 50)
+    monkeypatch.setattr("muntin.spark.tasks.BY_DRIVER", 0)
+    found = {}
+    for way, at_hand in (("driver", 1 << 20), ("tasks", -1_000_000)):
+        monkeypatch.setattr("muntin.spark.collection.ROWS_AT_HAND", at_hand)
+        (tmp_path / way).mkdir()
+        asked, state = program(tmp_path / way, jobs), tmp_path / way / "state"
+        first = list(results(spark, asked, state))
+        assert way == "driver" or {type(each) for each in first} == {StoredResult, AtHand}
+        shutil.rmtree(state / "streams")
+        with (tmp_path / way / "web-1.jsonl").open("a") as log:  # one that is there, once more
+            log.write(f'{{"t": 299.9, "k": "key {2999 * 7919 % 311}", "n": 5}}\n' * more)
+        assert len(list(results(spark, asked, state))) == len(first)
+        for job in jobs:
+            stored = Results(state).read(job, revisions=True).drop_columns(["emitted_at"])
+            found[way, job] = [row(each) for each in stored.to_pylist()]
+            assert any(each["revision"] for each in found[way, job]) == bool(more), job
+            whole = [each for each in first if each.job == job]
+            kept = [each for each in found[way, job] if not each["revision"]]
+            assert len(kept) == sum(each.num_rows for each in whole), job
+    for job in jobs:
+        assert found["tasks", job] == found["driver", job], job
 
 
 def told(result: Result) -> tuple[Any, ...]:

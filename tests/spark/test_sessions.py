@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 import muntin as mt
@@ -61,7 +61,12 @@ def departed(spark: SparkSession, asked: mt.Program, state: Path, batch: int) ->
     return [windows for turn in turns for windows in turn.emission.windows]
 
 
+def at(*times: int) -> list[Record]:
+    return [{"t": t, "k": "a", "n": None} for t in times]
+
+
 @examples(4)
+@example(logs={"db": at(0, 0, 0, -55, *[0] * 12)}, slack=0, batch=200, ranges=1)  # without rows
 @given(
     logs=sources, slack=st.sampled_from([None, 0, 15]), batch=st.integers(200, 4000),
     ranges=st.integers(1, 8),

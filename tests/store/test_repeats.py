@@ -12,7 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from muntin.store import delta
-from muntin.store.repeats import ends_of, without_repeats
+from muntin.store.parts import PartWriter
+from muntin.store.repeats import Ends, Sifting, ends_of, without_repeats
 from muntin.store.results import Results
 from muntin.store.storage import LocalFolder
 from tests.effort import examples
@@ -43,12 +44,26 @@ values = st.lists(st.sampled_from([0.5, 1.0, 2.0]), min_size=1, max_size=3)
 some = st.dictionaries(st.integers(0, 5), values, min_size=1)
 
 
-@examples(25)
-@given(first=some, again=some, later=some)
+def sifted(store: Results, state: Path, batch: int, rows: pa.Table, known: Ends, size: int) -> Any:
+    """The files of rows that tasks have written, so many in each, as tasks sift them."""
+    place = LocalFolder(state / "results" / "top")
+    found = delta.snapshot(place)
+    writer = PartWriter(place, found.schema, batch)
+    pieces = ((n, rows.slice(n, size)) for n in range(0, rows.num_rows, size))
+    parts = [part for piece in pieces if (part := writer.write([piece])) is not None]
+    sift, together = Sifting(found, known, writer), tuple(part.name for part in parts)
+    left = [part for each in parts if (part := sift((each, together))) is not None]
+    return store.write(batch, {}, None, {"top": left})
+
+
+@examples(40)
+@given(first=some, again=some, later=some, size=st.one_of(st.none(), st.integers(1, 4)))
 def test_readers_find_every_window_once_as_it_came_last(
-    tmp_path_factory: pytest.TempPathFactory, first: Any, again: Any, later: Any
+    tmp_path_factory: pytest.TempPathFactory, first: Any, again: Any, later: Any, size: int | None
 ) -> None:
-    store = Results(tmp_path_factory.mktemp("state"))
+    """Whether rows are at hand, or in files of some size."""
+    state = tmp_path_factory.mktemp("state")
+    store = Results(state)
     publish(store, "a", 0, table(first))
     known = {"top": store.ends("top")}
     # Beyond what an earlier state has stored, nothing leaves twice.
@@ -56,7 +71,11 @@ def test_readers_find_every_window_once_as_it_came_last(
     expected = {number: (0, rows) for number, rows in first.items()}
     for batch, windows in enumerate((again, later)):
         if windows:
-            store.publish("b", batch, store.write(batch, {"top": [table(windows)]}, known))
+            if size is None:
+                files = store.write(batch, {"top": [table(windows)]}, known)
+            else:
+                files = sifted(store, state, batch, table(windows), known["top"], size)
+            store.publish("b", batch, files)
         for number, new in windows.items():
             revision, old = expected.get(number, (-1, []))
             if sorted(old) != sorted(new):

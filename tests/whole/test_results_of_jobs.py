@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import tempfile
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,12 +18,14 @@ from hypothesis import strategies as st
 from muntin.fidelity.score import Reason
 from muntin.language.program import sql
 from muntin.model.jobs import Program
-from muntin.run.derived import Left, Readers
+from muntin.run.derived import Left, Readers, lacks_of
 from muntin.run.inline import InlineCollection, InlineRun, run_inline, windows_inline
 from muntin.run.loop import Rules
 from muntin.run.members import files_of, results_in
 from muntin.run.results import Result
+from muntin.store.untaken import UntakenRows
 from tests.effort import examples
+from tests.spark.sending import Sent
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -103,6 +106,29 @@ def test_windows_over_windows_are_made_of_their_results(
     assert ends == answered
 
 
+@dataclass(frozen=True)
+class AtHand:
+    """Rows as a table has them, in memory."""
+
+    rows: pa.Table
+
+    @property
+    def at_us(self) -> int:
+        return max(map(int, self.rows["emitted_at"].cast(pa.int64()).to_pylist()))
+
+    @property
+    def lacking(self) -> dict[str, int]:
+        lacks = sorted(lacks_of(self.rows), key=lambda lack: -lack.end)
+        return {lack.source: lack.end for lack in lacks if lack.source}
+
+    def tables(self, window: tuple[str, int, int] | None = None) -> Iterator[pa.Table]:
+        assert window is None
+        yield self.rows
+
+    def ends(self, among: Collection[int]) -> set[int]:
+        return {*among} & {*self.rows["window_end"].cast(pa.int64()).to_pylist()}
+
+
 class Pair:
     """Both jobs while logs are followed, by a clock of its own."""
 
@@ -137,7 +163,7 @@ class Pair:
         self._untaken += [windows.table() for windows in emission.windows]
         for rows in self._untaken:
             if rows.num_rows:
-                self._intakes[0].offer(Left.stored(rows))
+                self._intakes[0].offer(Left.stored(AtHand(rows)))
 
     def turn(self, now: float) -> None:
         emission = self._low.turn(now)
@@ -345,3 +371,35 @@ def test_results_go_on_after_restarts_on_spark(tmp_path: Path, spark: SparkSessi
     assert len(high) == 10
     assert all(found(result) == expected(low, result.start, result.end) for result in high)
     assert all(result.c2.area == 1.0 for result in high)
+
+
+@pytest.mark.spark
+def test_what_was_not_taken_is_read_by_tasks(
+    tmp_path: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The driver is told as much of many rows as of few, and reads none of them."""
+    from muntin.spark.runner import Settings, SparkRun
+
+    sent, sizes = Sent(monkeypatch), []
+    monkeypatch.setattr("muntin.spark.tasks.BY_DRIVER", 0)
+    monkeypatch.delattr(UntakenRows, "tables")  # of this process alone
+    for keys in (10_000, 40_000):
+        logs, state = tmp_path / f"{keys}" / "logs", tmp_path / f"{keys}" / "state"
+        logs.mkdir(parents=True)
+        lines = (f'{{"t": {STARTED + n % 20}, "k": "{n % keys}", "n": 1}}\n' for n in range(keys))
+        (logs / "a.jsonl").write_text("".join(lines))
+        program = sql(
+            f"CREATE STREAM s {COLUMNS} FROM '{logs}/{{source}}.jsonl' FORMAT json TIMESTAMP t;"
+            "CREATE JOB low AS SELECT k, sum(n) AS n FROM s GROUP BY k WINDOW 10 SECONDS;"
+            "CREATE JOB high AS SELECT sum(n) AS n, count(*) AS c FROM JOB low WINDOW 1 HOUR;"
+        )
+        first_alone = Program({"s": program.streams["s"]}, {"low": program.jobs["low"]})
+        for asked in (first_alone, program):
+            sent.bytes = 0
+            turns = SparkRun(asked, spark.sparkContext, Settings(state, False)).turns()
+            results = [result for turn in turns for result in turn.emission.results()]
+        (high,) = results
+        assert high.rows.to_pylist() == [{"n": keys, "c": keys}]
+        assert high.c2.area == 1.0
+        sizes.append(sent.bytes)
+    assert sizes[1] < 1.3 * sizes[0] < 100_000, sizes
