@@ -21,6 +21,7 @@ from muntin.logs.gunzip import BLOCK_BYTES, Gunzip, is_gzip, skip
 # What rotation appends to the name of a log.
 _ADDED = re.compile(r"(?:[._-](?:\d[\d._:T-]*|old|bak|orig|copy|save|prev)|~)+$")
 _SEPARATORS = "._-~"
+_TURN = re.compile(r"[._-]\d[\d._:T-]*(?=\.|$)|\.old$")  # a number or a date, also before an ending
 
 
 def log_of(path: Path | str) -> str:
@@ -41,6 +42,12 @@ def is_one_log(path: Path | str, other: Path | str) -> bool:
     stem, dot, end = short.rpartition(".")
     inside = long.removeprefix(stem).removesuffix(dot + end)
     return bool(stem) and len(inside) == len(long) - len(short) and inside[0] in _SEPARATORS
+
+
+def is_rotated(path: Path | str, log: Path | str) -> bool:
+    """Whether a file has the name that rotation gives a log: its own, with a number or a date."""
+    name, plain = Path(path).name.removesuffix(".gz"), Path(log).name
+    return any(name[: m.start()] + name[m.end() :] == plain for m in _TURN.finditer(name))
 
 
 @contextmanager

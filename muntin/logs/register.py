@@ -19,7 +19,14 @@ import pyarrow as pa
 from muntin.errors import InputError
 from muntin.fidelity.losses import Loss
 from muntin.fidelity.score import NEVER
-from muntin.logs.copies import first_bytes, is_copy, is_one_log, log_of, text_length
+from muntin.logs.copies import (
+    first_bytes,
+    is_copy,
+    is_one_log,
+    is_rotated,
+    log_of,
+    text_length,
+)
 from muntin.logs.files import (
     PRINT_BYTES,
     FilePosition,
@@ -282,7 +289,8 @@ class Register:
         found: dict[Key, Sighting] = {}
         for name, file in list(self._displaced.items()):
             beside = found_near(file, self.positions.keys() | sightings.keys(), near)
-            later = [f for f in beside if f.modified > file.modified]
+            written = (f for f in beside if f.modified > file.modified)
+            later = [f for f in written if is_rotated(f.path, name)]
             if not all(self.settled(f, now, now) for f in later):
                 continue  # one is being compressed
             del self._displaced[name]

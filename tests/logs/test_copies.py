@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from muntin.logs.copies import is_copy, is_one_log, log_of, text_holds
+from muntin.logs.copies import is_copy, is_one_log, is_rotated, log_of, text_holds
 from muntin.logs.files import FilePosition, checksum
 
 TEXT = "".join(f"a line of some length with a number {n}\n" for n in range(100)).encode()
@@ -111,3 +111,23 @@ def test_all_of_a_copy_is_in_its_original(tmp_path: Path, pack: type[bytes]) -> 
     ]:
         copy.write_bytes(pack(text))
         assert is_copy(copy, log) == same
+
+
+@pytest.mark.parametrize(
+    ("name", "log", "rotated"),
+    [
+        ("a.log.1", "a.log", True),
+        ("a.log.2.gz", "a.log", True),
+        ("a.log-20260301", "a.log", True),
+        ("a-2026-03-01T12:00.log", "a.log", True),
+        ("a.log.old", "a.log", True),
+        ("a.log", "a.log", False),
+        ("a-debug.log", "a.log", False),
+        ("a.log.bak", "a.log", False),
+        ("web-2.log", "web-1.log", False),
+        ("web-1.log.3", "web-1.log", True),
+        ("b.log.1", "a.log", False),
+    ],
+)
+def test_names_that_rotation_gives(name: str, log: str, rotated: bool) -> None:
+    assert is_rotated(f"/x/{name}", f"/x/{log}") is rotated

@@ -39,6 +39,7 @@ def put(log: Path, new: str) -> None:
 
 
 def rotated_twice(log: Path) -> None:
+    log.with_name("a.log.debug").write_text(text(range(READ, READ + 9)))  # which nobody asked for
     write(log, range(READ, READ + 5))
     log.rename(log.with_name("a.log.2"))
     middle = log.with_name("a.log.1")
