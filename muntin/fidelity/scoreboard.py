@@ -149,12 +149,9 @@ class Scoreboard:
     def resume(self, name: str, log: str, at: int) -> None:
         """Takes that a file of a source's log was begun, with records from this time on.
 
-        What was lost of that log before is from before that time, or a slack later. A file that
-        begins with the first record of its source is read once more, and tells nothing of that.
+        What was lost of that log before is from before that time, or a slack later.
         """
         source, end = self.sources[name], at + (self._slack(name, TIME.column) or 0) + 1
-        if at <= source.first.get(TIME.column, NEVER):
-            return
         source.lost = tuple(
             replace(loss, upper=min(loss.upper, end)) if _is_before(loss, log, at) else loss
             for loss in source.lost

@@ -56,7 +56,6 @@ class WorkOrder:
     fingerprint: Fingerprint | None = None
     sequence: int = 0  # of the delivery that the first order of a lane begins
     skip: int = 0  # bytes
-    origin: int = 0  # where what is read of the file begins
     modified: int | None = None  # when the file was last written, in microseconds
     doubt: Doubt = NO_DOUBT
 

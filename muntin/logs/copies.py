@@ -21,6 +21,7 @@ from muntin.logs.gunzip import BLOCK_BYTES, Gunzip, is_gzip, skip
 # What rotation appends to the name of a log.
 _ADDED = re.compile(r"(?:[._-](?:\d[\d._:T-]*|old|bak|orig|copy|save|prev)|~)+$")
 _SEPARATORS = "._-~"
+_COMPARED_BYTES = 64 << 10  # at the end of two files: lines may end alike, but not have their times
 _TURN = re.compile(r"[._-]\d[\d._:T-]*(?=\.|$)|\.old$")  # a number or a date, also before an ending
 
 
@@ -62,23 +63,23 @@ def first_bytes(path: Path | str, size: int = PRINT_BYTES) -> bytes:
         return text.read(size)
 
 
-def _tail(path: Path, end: int | None) -> tuple[int, int]:
+def _tail(path: Path, end: int | None, size: int = PRINT_BYTES) -> tuple[int, int]:
     """Where a file's text ends, or `end` if that is before, and the checksum of the bytes there."""
     if not is_gzip(path):
         with path.open("rb") as file:
-            size = os.fstat(file.fileno()).st_size
-            end = size if end is None else min(end, size)
-            return end, checksum(file, end)
+            length = os.fstat(file.fileno()).st_size
+            end = length if end is None else min(end, length)
+            return end, checksum(file, end, size)
     last, length = b"", 0
     with _text(path) as text:
         if end is not None:
-            length = skip(text, max(0, end - PRINT_BYTES))
+            length = skip(text, max(0, end - size))
         while room := BLOCK_BYTES if end is None else end - length:
             block = text.read(room)
             if not block:
                 break
             length += len(block)
-            last = (last + block)[-PRINT_BYTES:]
+            last = (last + block)[-size:]
     return length, zlib.crc32(last)
 
 
@@ -129,5 +130,5 @@ def is_copy(path: Path, original: Path | str) -> bool:
     first = first_bytes(path)
     if not first or first_bytes(original, len(first)) != first:
         return False
-    end, crc = _tail(path, None)
-    return _tail(Path(original), end) == (end, crc)
+    end, crc = _tail(path, None, _COMPARED_BYTES)
+    return _tail(Path(original), end, _COMPARED_BYTES) == (end, crc)

@@ -2,7 +2,7 @@
 
 A file is the one we know if it still has the bytes around the place where reading stopped.
 Its inode only says where to look first. Records carry their time, so logs that differ at all
-differ in these bytes.
+mostly differ in these bytes; where a file is searched for them, whole lines are.
 """
 
 from __future__ import annotations
@@ -14,10 +14,11 @@ import zlib
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
+from hashlib import blake2b
 from itertools import chain
 from pathlib import Path
 from tempfile import TemporaryFile
-from typing import BinaryIO, Literal, cast
+from typing import BinaryIO, NamedTuple, cast
 
 from muntin.errors import InputError
 from muntin.fidelity.score import EVER
@@ -25,20 +26,28 @@ from muntin.logs.gunzip import BLOCK_BYTES, Gunzip, is_gzip
 
 PRINT_BYTES = 256
 _BLOCK_BYTES = 64 << 10
+_NEWLINE = ord("\n")
 _BACK_BYTES = 1 << 10  # before where reading stopped: by what is there an overwritten log is known
+_LINES_BYTES = 16 << 10  # in which the last lines have to begin by which an edited log is known
+_SEARCHED_BYTES = 1 << 30  # of a log, at most, to find them
 
 Key = tuple[int, int]  # device and inode
 
 
 @dataclass(frozen=True)
 class Fingerprint:
-    """The inode of a file, the checksum of its last bytes before `end`, and that of its first."""
+    """The inode of a file, the checksum of its last bytes before `end`, and that of its first.
+
+    Lines may end alike, so that of the last whole lines is known, too, unless they are too long.
+    """
 
     inode: int
     end: int
     crc: int
     head_end: int = 0
     head_crc: int = 0
+    last_size: int = 0
+    last_hash: str = ""
 
 
 @dataclass(frozen=True)
@@ -63,7 +72,9 @@ class FilePosition:
     since: int | None = None  # how far its source had come then, in time; None: it was new
     original: int = 0  # the inode of the file that this is a copy of
     back_crc: int = 0  # of bytes a bit before these, by which it is known if they are overwritten
-    again: Literal["", "replaced", "alike"] = ""  # in the place of one that was read: it may repeat
+    last_size: int = 0  # of the last whole lines before that place, by which an edited log is known
+    last_hash: str = ""
+    again: bool = False  # it has the name of a log that was read, and may have what that had
 
     @property
     def key(self) -> Key:
@@ -71,8 +82,8 @@ class FilePosition:
 
     @property
     def fingerprint(self) -> Fingerprint:
-        prints = self.print_end, self.print_crc, self.head_end, self.head_crc
-        return Fingerprint(self.inode, *prints)
+        known = self.print_end, self.print_crc, self.head_end, self.head_crc
+        return Fingerprint(self.inode, *known, self.last_size, self.last_hash)
 
 
 def written_until(modified: int | None) -> int:
@@ -85,29 +96,57 @@ def is_absence(error: OSError) -> bool:
     return error.errno in (errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ENAMETOOLONG)
 
 
-def checksum(file: BinaryIO, end: int) -> int:
+def checksum(file: BinaryIO, end: int, size: int = PRINT_BYTES) -> int:
     """The checksum of the last bytes before `end`, for a fingerprint."""
-    start = max(0, end - PRINT_BYTES)
+    start = max(0, end - size)
     file.seek(start)
     return zlib.crc32(file.read(end - start))
 
 
-def prints(file: BinaryIO, end: int) -> tuple[int, int]:
-    """The checksums of the last bytes before `end`, and of some a bit before them.
+class Prints(NamedTuple):
+    """By what a file is known once it was read up to a place."""
 
-    The second is 0 where these would be among the first bytes of the file.
-    """
-    start = max(0, end - _BACK_BYTES - PRINT_BYTES)
+    print_crc: int  # of the last bytes
+    back_crc: int = 0  # of some a bit before them; 0 where these would be among the first
+    last_size: int = 0  # of the last lines, of which the first has its time; 0 if they are too long
+    last_hash: str = ""
+
+
+def prints(file: BinaryIO, end: int) -> Prints:
+    """What is known of a file by its bytes before `end`."""
+    start = max(0, end - _LINES_BYTES)
     file.seek(start)
     text = file.read(end - start)
-    back = zlib.crc32(text[:PRINT_BYTES]) if start >= PRINT_BYTES else 0
-    return zlib.crc32(text[-PRINT_BYTES:]), back
+    back = text[-_BACK_BYTES - PRINT_BYTES : -_BACK_BYTES]
+    behind_first = end >= _BACK_BYTES + 2 * PRINT_BYTES
+    last = _last_lines(text, start == 0)
+    return Prints(
+        zlib.crc32(text[-PRINT_BYTES:]),
+        zlib.crc32(back) if behind_first else 0,
+        len(last),
+        _hash(last) if last else "",
+    )
+
+
+def _last_lines(text: bytes, is_all: bool) -> bytes:
+    """Whole lines at the end of a text, of as many bytes as a fingerprint at least."""
+    if not text.endswith(b"\n"):
+        return b""
+    before = text.rfind(b"\n", 0, max(0, len(text) - PRINT_BYTES))
+    begin = before + 1 if before >= 0 else 0 if is_all and len(text) >= PRINT_BYTES else len(text)
+    return text[begin:]
+
+
+def _hash(text: bytes) -> str:
+    return blake2b(text, digest_size=12).hexdigest()
 
 
 def holds(file: BinaryIO, known: Fingerprint) -> bool:
     """Whether a file has the bytes of a fingerprint, wherever it came from."""
-    size = os.fstat(file.fileno()).st_size
-    return size >= known.end and checksum(file, known.end) == known.crc
+    if os.fstat(file.fileno()).st_size < known.end or checksum(file, known.end) != known.crc:
+        return False
+    file.seek(known.end - known.last_size)
+    return not known.last_size or _hash(file.read(known.last_size)) == known.last_hash
 
 
 def is_overwritten(file: BinaryIO, known: FilePosition) -> bool:
@@ -129,33 +168,33 @@ def is_overwritten(file: BinaryIO, known: FilePosition) -> bool:
 
 
 def place_of_last(file: BinaryIO, known: FilePosition) -> int | None:
-    """Where a file has the last bytes that were read of another one, at the end of a line.
+    """Where the last lines end that were read of another file, if this has them, and once.
 
-    Lines before them may be others than they were: somebody has edited a log. None if they are
-    nowhere, or too few to be told from others.
+    Lines before them may be others than they were: somebody has edited a log.
     """
-    if known.print_end < PRINT_BYTES or known.print_end != known.position:
+    size, found = known.last_size, []
+    if not size or known.position != known.print_end:
+        return None
+    if os.fstat(file.fileno()).st_size > _SEARCHED_BYTES:
         return None
     file.seek(0)
-    at, last, found = 0, b"", None
+    at, last = 0, b"\n"  # what was read before, and before all the end of a line
     while block := file.read(_BLOCK_BYTES):
         text, end = last + block, block.find(b"\n")
         while end >= 0:
             stop = len(last) + end + 1
-            if (
-                stop >= PRINT_BYTES
-                and zlib.crc32(text[stop - PRINT_BYTES : stop]) == known.print_crc
-            ):
-                found = at + end + 1
+            begins = stop > size and text[stop - size - 1] == _NEWLINE
+            if begins and _hash(text[stop - size : stop]) == known.last_hash:
+                found.append(at + end + 1)
             end = block.find(b"\n", end + 1)
         at += len(block)
-        last = text[-PRINT_BYTES:]
-    return found
+        last = text[-size - 1 :]
+    return found[0] if len(found) == 1 else None
 
 
 def keeps(file: BinaryIO, known: FilePosition) -> bool:
     """Whether a file has the bytes that were read a bit before the last ones."""
-    return known.back_crc != 0 and prints(file, known.print_end)[1] == known.back_crc
+    return known.back_crc != 0 and prints(file, known.print_end).back_crc == known.back_crc
 
 
 def first_print(file: BinaryIO) -> Fingerprint:

@@ -9,9 +9,8 @@ not less.
 from __future__ import annotations
 
 import io
-import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import accumulate, groupby, islice, pairwise
 from pathlib import Path
 
@@ -32,7 +31,7 @@ STRIDES = 32 << 10, 512 << 10  # bytes from one look to the next, at least and a
 LOOK = 4 << 10  # bytes that are looked at
 LOOKS = 1000  # in a file that is not too short or too long
 _LOOKS_AT_ONCE = 1000
-_WIDE = 64 << 10  # bytes in which some line has a time
+FIRST_BYTES = 1 << 20  # in which some line has a time
 _NONE = 1 << 62
 
 
@@ -111,38 +110,21 @@ class TimeIndex:
 
 
 def first_time(order: WorkOrder, stream: Stream) -> int | None:
-    """The lowest time of the first lines of a file that have one."""
-    return TimeIndex.of([replace(order, end=min(order.end, order.start + _WIDE))], stream).first
-
-
-def place_after(order: WorkOrder, stream: Stream, time: int) -> int:
-    """Where the first line stands that is later than a time, in a log that is about in order."""
+    """The lowest time of the first lines of a file that have one, if some of the first do."""
+    format_ = stream.format
     with open_same(Path(order.path), order.fingerprint) as file:
-        names = tuple(csv_names(file, order.path, stream.format)) if _is_csv(stream) else None
-
-        def lines(at: int, upto: int) -> Iterator[tuple[int, int]]:
-            """Lines that have a time, and begin behind a place: where each is, and its time."""
-            before = max(order.start, at - 1)  # a line may begin right there
-            file.seek(before)
-            text = file.read(upto - before)
-            begin = 0 if at == order.start else text.find(b"\n") + 1
-            ends = [found.end() for found in re.finditer(b"\n", text) if found.end() > begin]
-            places = list(pairwise([begin, *ends]))
-            pieces = [Piece(before + start, text[start:end], b"", names) for start, end in places]
-            for piece, times in zip(pieces, _times(pieces, stream) if pieces else (), strict=True):
-                yield from ((piece.start, int(time)) for time in times[:1])
-
-        low, high = order.start, order.end
-        while high - low > LOOK:
-            middle = (low + high) // 2
-            first = next(lines(middle, min(high, middle + _WIDE)), None)
-            low, high = (middle, high) if first and first[1] <= time else (low, middle)
-        found = lines(low, min(order.end, high + _WIDE))
-        return next((at for at, t in found if t > time), order.end)
-
-
-def _is_csv(stream: Stream) -> bool:
-    return stream.format.kind == "csv"
+        names = tuple(csv_names(file, order.path, format_)) if format_.kind == "csv" else None
+        packed = is_gzip(order.path)
+        file.seek(order.start)
+        text = io.BufferedReader(Gunzip(file, order.start, order.end)) if packed else file
+        for size in (LOOK, *[FIRST_BYTES // 4] * 4):
+            lines = text.read(size if packed else min(size, order.end - file.tell()))
+            lines += text.readline()
+            piece = Piece(order.start, lines, b"", names)
+            times = next(_times([piece], stream)) if lines else np.array([], np.int64)
+            if len(times) or not lines:
+                return int(times.min()) if len(times) else None
+    return None
 
 
 def _looks(order: WorkOrder, format_: Format, most: int) -> Iterator[Piece]:

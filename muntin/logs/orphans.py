@@ -14,12 +14,12 @@ from muntin.fidelity.losses import Loss
 from muntin.fidelity.score import NEVER
 from muntin.logs.copies import is_all_read, is_one_log, log_of, text_holds
 from muntin.logs.files import (
-    PRINT_BYTES,
     FilePosition,
     Key,
     Surroundings,
     first_print,
     place_of_last,
+    prints,
     written_until,
 )
 from muntin.logs.gunzip import is_gzip
@@ -71,6 +71,7 @@ class Orphans:
     def __init__(self) -> None:
         self._waiting: dict[Key, Orphan] = {}
         self._over: list[tuple[float, FilePosition]] = []  # nobody had them, and since when
+        self._searched: set[tuple[Key, Key]] = set()  # for whom a file was searched in vain
 
     def __iter__(self) -> Iterator[Orphan]:
         return iter(list(self._waiting.values()))
@@ -87,6 +88,7 @@ class Orphans:
     def give_up(self, orphan: Orphan, now: float) -> None:
         """Nobody has it; but it may come back, or a compressed copy of it from elsewhere."""
         del self._waiting[orphan.file.key]
+        self._searched = {pair for pair in self._searched if pair[0] in self._waiting}
         self._over = [(at, file) for at, file in self._over if now - at < _REMEMBERED_SECONDS]
         self._over.append((now, orphan.file))
 
@@ -96,28 +98,41 @@ class Orphans:
         return inherited(f, orphan.file)
 
     def adopt_edited(self, orphan: Orphan, f: Sighting) -> FilePosition | None:
-        """The position in a file of the same name that has its last bytes in another place."""
-        if str(f.path) != orphan.file.path:
+        """The position in a file of the same name that has its last lines in another place."""
+        key = orphan.file.key, f.key
+        if str(f.path) != orphan.file.path or key in self._searched:
             return None
         with f.open() as file:
             place = place_of_last(file, orphan.file)
-        if place is None:
-            return None
-        return replace(self.adopt(orphan, f), position=place, print_end=place, back_crc=0)
+            if place is None:
+                self._searched.add(key)
+                return None
+            known = prints(file, place)
+        return replace(self.adopt(orphan, f), position=place, print_end=place, **known._asdict())
 
-    def had_name_of(self, f: Sighting) -> FilePosition | None:
-        """The one whose name a file has, if that has not been gone for long."""
-        known = [*(file for _, file in self._over), *(o.file for o in self._waiting.values())]
+    def had_name_of(self, f: Sighting, now: float) -> FilePosition | None:
+        """The one whose name a file has, if that has been gone for an hour at most."""
+        gone = (file for at, file in self._over if now - at < _REMEMBERED_SECONDS)
+        known = [*gone, *(orphan.file for orphan in self._waiting.values())]
         return next((file for file in reversed(known) if file.path == str(f.path)), None)
 
-    def adopt_late(self, f: Sighting) -> FilePosition | None:
-        """The position at which a file goes on for one that was given up: it may have been away."""
+    def adopt_late(self, f: Sighting, now: float) -> FilePosition | None:
+        """The position at which one goes on that was given up: it was away, or is compressed."""
         for at, file in self._over:
-            enough = is_gzip(f.path) > is_gzip(file.path) or file.print_end >= PRINT_BYTES
-            if enough and has_bytes_of(f, file):
+            if now - at < _REMEMBERED_SECONDS and _is_back(f, file):
                 self._over.remove((at, file))
                 return inherited(f, file)
         return None
+
+
+def _is_back(f: Sighting, file: FilePosition) -> bool:
+    """Whether a file is one that was given up, or what has become of it."""
+    if is_gzip(f.path) > is_gzip(file.path):
+        return has_bytes_of(f, file)
+    if not file.last_size or str(f.path) != file.path or not has_bytes_of(f, file):
+        return False
+    with f.open() as again:
+        return prints(again, file.print_end).last_hash == file.last_hash
 
 
 def found_near(
@@ -150,6 +165,8 @@ def inherited(f: Sighting, old: FilePosition) -> FilePosition:
         skip=0 if over else old.position,
         print_end=known.end,
         print_crc=known.crc,
+        last_size=0,
+        last_hash="",
         seen=f.size,
         modified=f.modified,
     )

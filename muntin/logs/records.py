@@ -126,9 +126,9 @@ class _Lane:
         self.span = self.span if low is None else (order, low, high)
 
     def begins(self, order: WorkOrder) -> bool:
-        """Whether this is the first record of an order, and of what is read of its file."""
+        """Whether this is the first record of an order, and of its file."""
         before, self.begun = self.begun, order
-        return before is not order and order.start == order.origin and not order.skip
+        return before is not order and not order.start and not order.skip
 
     def reading(self) -> Reading:
         number = self.orders[0].sequence

@@ -31,13 +31,14 @@ from muntin.logs.files import (
     PRINT_BYTES,
     FilePosition,
     Key,
+    Prints,
     Surroundings,
-    checksum,
     first_print,
     holds,
     is_overwritten,
     keeps,
     last_line_end,
+    place_of_last,
     prints,
     written_until,
 )
@@ -65,9 +66,7 @@ class Register:
         looks: Mapping[Key, Look],
     ) -> None:
         self.positions = {p.key: p for p in positions}
-        self.ends: dict[
-            Key, tuple[Sighting, int, tuple[int, int]]
-        ] = {}  # seen when a file was identified
+        self.ends: dict[Key, tuple[Sighting, int, Prints]] = {}  # seen when a file was identified
         self.held = Held()
         self._stream = stream
         self._follow = follow
@@ -77,7 +76,8 @@ class Register:
         self._awaited: list[tuple[str, str]] = []  # sources and files that others wait for
         self._named = any("{source}" in text for text in stream.patterns)
         self._orphans = Orphans()
-        self._displaced: dict[str, FilePosition] = {}  # by the name that they had at the last look
+        # Renamed since the last look, by the name that they had, and since when that is known.
+        self._displaced: dict[str, tuple[FilePosition, float]] = {}
         self._unreadable: dict[Key, Loss] = {}  # files that are there
         self._denied: dict[str, Loss] = {}  # what cannot even be looked at, by path
         self._told: dict[str, str] = {}
@@ -176,7 +176,7 @@ class Register:
                 if not self._is_known(f, now):
                     strange[key] = f
                 elif self.positions[key].path != str(f.path):
-                    self._displaced[self.positions[key].path] = self.positions[key]
+                    self._displaced[self.positions[key].path] = self.positions[key], now
                     self.positions[key] = replace(self.positions[key], path=str(f.path))
         known = (self.positions[key] for key in keys if key in self.positions)
         gone = [file for file in known if file.key not in found or file.key in strange]
@@ -213,7 +213,8 @@ class Register:
             handed_on |= {} if best is None or best in new_ones else {best.key: best}
         for f in ready:
             with self.telling(f):
-                late = self._orphans.adopt_late(f) if f.key not in self.positions else None
+                known = f.key in self.positions
+                late = None if known else self._orphans.adopt_late(f, now)
                 self.positions |= {} if late is None else {f.key: late}
         return handed_on
 
@@ -287,22 +288,21 @@ class Register:
         of that.
         """
         found: dict[Key, Sighting] = {}
-        for name, file in list(self._displaced.items()):
+        for name, (file, since) in list(self._displaced.items()):
             beside = found_near(file, self.positions.keys() | sightings.keys(), near)
             written = (f for f in beside if f.modified > file.modified)
-            later = [f for f in written if is_rotated(f.path, name)]
-            if not all(self.settled(f, now, now) for f in later):
-                continue  # one is being compressed
+            later = [f for f in written if self._follow and is_rotated(f.path, name)]
+            waiting = not all(self.settled(f, now, now) for f in later)
+            if waiting and now - since < _COMPRESSING_SECONDS:
+                continue
             del self._displaced[name]
             known = _Originals(self.positions.values() if later else ())
-            for f in later if self._follow else ():
+            for f in later:
                 with self.telling(f):
                     start = _start(f)
                     if self._copied(f, start, known) is None:
-                        self.positions[f.key], found[f.key] = start, f
-                        self.note(
-                            f"{f.path} was rotated before anybody had looked; it is read, too"
-                        )
+                        # An archive that was written anew begins before what was read.
+                        self.positions[f.key], found[f.key] = replace(start, again=True), f
         return found
 
     def refuse(self, walks: Sequence[Walk], known: Collection[str]) -> None:
@@ -355,24 +355,24 @@ class Register:
         with f.open() as file:
             same = holds(file, known.fingerprint)
             if not same and self._is_overwritten(f, file):
-                kept = keeps(file, known)
-                same = kept or look is not None
+                kept = keeps(file, known) and place_of_last(file, known) is None
+                same = look is not None or kept
                 if same:
-                    known = self._go_on_over(f, file, kept and look is not None, now)
+                    known = self._go_on_over(f, file, now)
             if same and self._follow and self.grows(f.path):
                 end = last_line_end(file, known.position, f.size)
                 self.ends[f.key] = f, end, prints(file, end)
         return same
 
-    def _go_on_over(self, f: Sighting, file: BinaryIO, sure: bool, now: float) -> FilePosition:
+    def _go_on_over(self, f: Sighting, file: BinaryIO, now: float) -> FilePosition:
         """The position of a log that was overwritten, which is known by other bytes from now on."""
         known = self.positions[f.key]
-        known = replace(known, print_crc=checksum(file, known.print_end))
+        known = replace(known, **prints(file, known.print_end)._asdict())
         self.positions[f.key] = known
         self.note(f"{f.path} was overwritten where it was read last; reading goes on there")
-        if not sure:  # more of it may have been written anew, which nobody can tell from that
-            lost = Loss(f.source, str(f.path), "was overwritten", log_of(f.path), None)
-            self._lost.append(replace(lost, lower=known.since, upper=int(now * 1e6) + 1))
+        # More of it may have been written anew, which nobody can tell from that.
+        lost = Loss(f.source, str(f.path), "was overwritten", log_of(f.path), None)
+        self._lost.append(replace(lost, lower=known.since, upper=int(now * 1e6) + 1))
         return known
 
     def _is_overwritten(self, f: Sighting, file: BinaryIO) -> bool:
@@ -426,7 +426,7 @@ class Register:
                 if f.key not in self._orphans and self._has_settled(f, now):
                     start = _start(f)
                     position = self._copied(f, start, known) or self._longer(f, known)
-                    position = position or self._in_place(start, f)
+                    position = position or self._in_place(start, f, now)
                     self.positions[f.key] = position
                     known.add(position)
 
@@ -440,26 +440,19 @@ class Register:
                 return replace(_printed(start, f), source=other.source, original=other.inode)
         return None
 
-    def _in_place(self, start: FilePosition, f: Sighting) -> FilePosition:
-        """The position of a new file, which may have the name of one that was read."""
-        before = self._displaced.get(str(f.path)) or self._orphans.had_name_of(f)
-        if before is None or not before.position or before.source != f.source:
-            return start
-        alike = start.head_end == PRINT_BYTES and (
-            (start.head_end, start.head_crc) == (before.head_end, before.head_crc)
-        )
-        if alike:
-            return replace(start, again="alike", since=before.since)
-        gone = str(f.path) not in self._displaced
-        return replace(start, again="replaced", since=before.since) if gone else start
+    def _in_place(self, start: FilePosition, f: Sighting, now: float) -> FilePosition:
+        """The position of a new file, which may have the name of a log that was read."""
+        before = self._orphans.had_name_of(f, now) or self._displaced.get(str(f.path), (None,))[0]
+        named = before is not None and before.position > 0 and before.source == f.source
+        return replace(start, again=named)
 
-    def skip_repeated(self, file: FilePosition, lower: int | None, upper: int) -> None:
-        """Tells that what a file has from before a time is taken for what was read before."""
+    def doubt(self, file: FilePosition, lower: int | None, upper: int) -> None:
+        """Tells that a file may have what was read before from one that had its name."""
         self.note(
-            f"{file.path} was replaced by a file that begins before what was read of it; what that "
-            f"has up to {describe_time(upper)} is not read again"
+            f"{file.path} begins before what was read under this name, up to "
+            f"{describe_time(upper)}; it is read from its start, and records may count twice"
         )
-        lost = Loss(file.source, file.path, "was replaced", log_of(file.path), None)
+        lost = Loss(file.source, file.path, "begins again", log_of(file.path), None)
         self._lost.append(replace(lost, lower=lower, upper=upper + 1))
 
     def _longer(self, f: Sighting, known: _Originals) -> FilePosition | None:
@@ -596,4 +589,4 @@ def _start(f: Sighting) -> FilePosition:
 def _printed(position: FilePosition, f: Sighting) -> FilePosition:
     """The position of a file that is known by its last bytes."""
     with f.open() as file:
-        return replace(position, print_end=f.size, print_crc=checksum(file, f.size))
+        return replace(position, print_end=f.size, **prints(file, f.size)._asdict())

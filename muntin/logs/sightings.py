@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
-from muntin.logs.files import FilePosition, Key, Surroundings, is_absence, open_inode
+from muntin.logs.files import FilePosition, Key, Prints, Surroundings, is_absence, open_inode
 
 _TICK_SECONDS = 0.1  # writes that are closer together may leave the same time of change
 
@@ -38,7 +38,7 @@ class Look:
     settled: bool
     end: int
     unit_bytes: int = 1
-    prints: tuple[int, int] | None = None  # of the bytes before the end
+    prints: Prints | None = None  # of the bytes before the end
 
     def still(self, f: Sighting) -> bool:
         """Whether a file that looks like this one cannot have changed either."""

@@ -7,12 +7,15 @@ input is what the first look found, so that logs which grow meanwhile cannot kee
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from operator import itemgetter
 from pathlib import Path
 from zlib import crc32
 
+from muntin.errors import InputError
 from muntin.fidelity.losses import Loss
+from muntin.fidelity.score import EVER, NEVER
 from muntin.logs.chunks import WorkOrder
 from muntin.logs.copies import first_bytes
 from muntin.logs.events import Events
@@ -20,6 +23,7 @@ from muntin.logs.files import (
     PRINT_BYTES,
     FilePosition,
     Key,
+    Prints,
     Surroundings,
     last_line_end,
     open_same,
@@ -27,7 +31,7 @@ from muntin.logs.files import (
 )
 from muntin.logs.folders import Folders
 from muntin.logs.gunzip import is_gzip
-from muntin.logs.index import first_time, place_after
+from muntin.logs.index import FIRST_BYTES, first_time
 from muntin.logs.patterns import Walk, described, path_patterns, unmatched
 from muntin.logs.register import Register
 from muntin.logs.sightings import Look, Sighting, find_again, sight, times
@@ -36,7 +40,6 @@ from muntin.model.streams import Stream
 _FINISHED_SECONDS = 3600.0
 _GZIP_RATIO = 8
 _AMID_SECONDS = 60.0  # in which a line is ended, or it never is
-_FAR_US = 10_000_000  # before where its source has come, a file in the place of another repeats it
 _ALL_SECONDS = 10.0  # after which files are looked at whether or not events tell of them
 
 
@@ -320,12 +323,16 @@ class Watch:
         """
         file, look = unread.file, self._looks[unread.file.key]
         size = look.sighting.size
-        if file.again:
-            file = self._behind_repeated(file, look, since)
-            end = min(look.end, file.position + end)
+        begins = self._first_time(file, look) if file.again and since is not None else EVER
+        if begins is not None and since is not None and begins < since - self._stream.far_us:
+            if not look.sighting.matched:  # an archive that was written anew
+                self._register.positions[file.key] = replace(file, position=look.end, again=False)
+                self._unread.discard(file.key)
+                return None
+            self._register.doubt(file, None if begins == NEVER else begins, since)
         print_end = size if self._parquet else max(end, min(size, PRINT_BYTES))
         with self._register.telling(look.sighting):
-            known = look.prints if print_end == look.end else None
+            known: Prints | None = look.prints if print_end == look.end else None
             if known is None:
                 with open_same(look.sighting.path, file.fingerprint) as bytes_:
                     known = prints(bytes_, print_end)
@@ -333,8 +340,8 @@ class Watch:
                 file,
                 position=end,
                 print_end=print_end,
-                print_crc=known[0],
-                back_crc=known[1],
+                **known._asdict(),
+                again=begins is None,
                 skip=0,
                 seen=size,
                 modified=look.sighting.modified,
@@ -352,7 +359,6 @@ class Watch:
                 absolute(file.path),
                 file.position,
                 end,
-                origin=file.position if unread.file.again else 0,
                 fingerprint=read.fingerprint,
                 skip=file.skip,
                 modified=look.sighting.modified // 1000,
@@ -361,24 +367,18 @@ class Watch:
         self._unread.discard(file.key)
         return None
 
-    def _behind_repeated(self, file: FilePosition, look: Look, since: int | None) -> FilePosition:
-        """The position of a file that has the place of another one, behind what it has of that.
-
-        It repeats what was read where it begins as the other did, or long before where its source
-        has come: in a finite run files are in no order, so there the first alone tells.
-        """
-        alike, file, lower = file.again == "alike", replace(file, again=""), file.since
-        if since is None or not self._register.grows(file.path) or not (alike or self._follow):
-            return file
-        order = WorkOrder(self._stream.name, file.source, absolute(file.path), 0, look.end)
-        with self._register.telling(look.sighting):
+    def _first_time(self, file: FilePosition, look: Look) -> int | None:
+        """When a file begins; NEVER if no time is near its start, None if it has none yet."""
+        if self._parquet:
+            return EVER
+        path, end = str(look.sighting.path), look.end
+        order = WorkOrder(
+            self._stream.name, file.source, path, 0, end, fingerprint=file.fingerprint
+        )
+        first: int | None = None
+        with suppress(OSError, InputError):  # told of when it is read
             first = first_time(order, self._stream)
-            far = max(self._stream.slack_us or 0, _FAR_US)
-            if first is None or first > (since if alike else since - far):
-                return file
-            file = replace(file, position=place_after(order, self._stream, since))
-            self._register.skip_repeated(file, lower if alike else first, since)
-        return file
+        return NEVER if first is None and end >= FIRST_BYTES else first
 
     @property
     def _parquet(self) -> bool:
@@ -421,7 +421,7 @@ class Watch:
             return Look(f, since, now, False, position)
         return Look(f, since, now, True, *self._end(f, position))
 
-    def _end(self, f: Sighting, position: int) -> tuple[int, int, tuple[int, int] | None]:
+    def _end(self, f: Sighting, position: int) -> tuple[int, int, Prints | None]:
         """Up to where a file can be read now, the text that each unit stands for, and perhaps
         the checksums there."""
         if self._parquet:

@@ -31,6 +31,9 @@ class Keep:
     us: int
 
 
+_FAR_US = 10_000_000
+
+
 @dataclass(frozen=True)
 class Stream:
     """Named, timestamped records from the files that match the patterns, or from agents.
@@ -61,6 +64,11 @@ class Stream:
     members: tuple[Stream, ...] = ()
     beside: tuple[Column, ...] = ()
     """Of a member: the columns that records have of the other members, which are unknown."""
+
+    @property
+    def far_us(self) -> int:
+        """How long before where its source stands a file may begin that goes on with its log."""
+        return max(self.slack_us or 0, _FAR_US)
 
     @property
     def is_member(self) -> bool:

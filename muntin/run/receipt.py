@@ -65,8 +65,10 @@ class Receipt:
         self.lose([loss for reading in readings for loss in reading.lost])
         damaged = {loss.file for reading in readings for loss in reading.lost}
         for reading in readings:
+            stood = before[reading.source].time if reading.source in before else None
             for log, file, at in reading.begun:
-                if file not in damaged:
+                again = stood is not None and at < stood - catalog.stream.far_us
+                if file not in damaged and not again:
                     self._scoreboard.resume(reading.source, log, at)
         self._departures.take(catalog, readings)
         progress.ledger.add(tally for reading in readings for tally in reading.tallies)

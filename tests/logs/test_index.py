@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
-import zlib
+from dataclasses import replace
 from pathlib import Path
 from random import Random
 
@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 
 from muntin.language.program import sql
 from muntin.logs.chunks import WorkOrder, read_chunks
-from muntin.logs.files import PRINT_BYTES, FilePosition, place_of_last
+from muntin.logs.files import FilePosition, place_of_last, prints
 from muntin.logs.formats import Wanted
-from muntin.logs.index import TimeIndex, first_time, place_after
+from muntin.logs.index import TimeIndex, first_time
 from muntin.logs.records import parse
 from muntin.model.records import POSITION
 from muntin.model.streams import Stream
@@ -136,44 +136,50 @@ def test_a_log_without_a_time_has_no_beginning(tmp_path: Path) -> None:
     assert index.kept(np.array([[0, US]]), 0) == {order.path: [(0, order.end)]}
 
 
-@pytest.mark.parametrize("format_", ["json", "csv"])
-@given(
-    steps=st.lists(st.integers(0, 3), max_size=60),
-    copies=st.sampled_from([1, 40, 2000]),
-    asked=st.integers(-1, 190),
-)
-def test_the_first_line_after_a_time_is_found_wherever_it_is(
-    tmp_path: Path, format_: str, steps: list[int], copies: int, asked: int
+@pytest.mark.parametrize("packed", [False, True])
+@pytest.mark.parametrize("untimed", [0, 1, 5000])
+def test_the_first_time_of_a_file_is_found_behind_lines_without_one(
+    tmp_path: Path, packed: bool, untimed: int
 ) -> None:
-    """Also in files that are longer than what is looked at at once; some lines have no time."""
-    times = [at for at in np.cumsum(steps).tolist() for _ in range(copies)]
-    lines = [at if n % 7 or format_ == "csv" else -1 for n, at in enumerate(times)]
-    order, stream = write(tmp_path / "log", lines, format_), stream_of(format_)
-    place = place_after(order, stream, asked * US)
-    behind = Path(order.path).read_bytes()[place:].decode().splitlines()
-    known = [at for at in lines if at > asked and at >= 0]
-    if not known:
-        assert behind == []
-        return
-    first = lines.index(known[0])
-    assert len(behind) == len(lines) - first
-    assert first_time(order, stream) == min(at for at in lines if at >= 0) * US
+    order = write(tmp_path / f"log{'.gz' * packed}", [-1] * untimed + [7, 9], "json")
+    stream = stream_of("json")
+    assert first_time(order, stream) == 7 * US
+    long = json.dumps({"t": 8, "x": "y" * 50_000}) + "\n"
+    path = tmp_path / "long"
+    path.write_text(long + json.dumps({"t": 3}) + "\n")
+    assert first_time(replace(order, path=str(path), end=path.stat().st_size), stream) == 8 * US
 
 
-def test_the_last_bytes_that_were_read_are_found_in_other_blocks(tmp_path: Path) -> None:
+def known_of(path: Path, text: str) -> FilePosition:
+    path.write_text(text)
+    with path.open("rb") as file:
+        known = prints(file, len(text))
+    return FilePosition("a", str(path), 1, 1, len(text), len(text), **known._asdict())
+
+
+def place_in(path: Path, text: str, known: FilePosition) -> int | None:
+    path.write_text(text)
+    with path.open("rb") as file:
+        return place_of_last(file, known)
+
+
+@pytest.mark.parametrize("tail", ["a line of a log", "y" * 300])
+def test_the_last_lines_that_were_read_are_found_in_other_blocks(tmp_path: Path, tail: str) -> None:
     """Lines before them were taken out and put in; they may lie where two blocks meet."""
-    lines = [f"{n:05} a line of a log\n" for n in range(9000)]
-    path = tmp_path / "log"
+    lines, path = [f"{n:05} {tail}\n" for n in range(9000)], tmp_path / "log"
     for read in (20, 2838, 2839, 2850, 5000, 9000):
-        text = "".join(lines[:read]).encode()
-        crc = zlib.crc32(text[-PRINT_BYTES:])
-        known = FilePosition("a", str(path), 1, 1, len(text), len(text), crc)
+        known = known_of(path, "".join(lines[:read]))
         for edited in (lines[1:], [*lines[:3], "new\n", *lines[3:]], lines):
-            path.write_text("".join(edited))
-            with path.open("rb") as file:
-                place = place_of_last(file, known)
-            assert place is not None
+            place = place_in(path, "".join(edited), known)
             assert path.read_bytes()[place:].decode() == "".join(lines[read:])
-        path.write_text("".join(lines[: read - 1]))
-        with path.open("rb") as file:
-            assert place_of_last(file, known) is None
+            assert place is not None
+        assert place_in(path, "".join(lines[: read - 1]), known) is None
+        assert place_in(path, "".join(lines[read:]), known) is None
+
+
+def test_lines_that_are_there_twice_are_nowhere(tmp_path: Path) -> None:
+    lines, path = [f"{n:05} a line of a log\n" for n in range(900)], tmp_path / "log"
+    known = known_of(path, "".join(lines[:500]))
+    assert place_in(path, "".join([*lines, *lines]), known) is None
+    assert place_in(path, "x" * 50_000, known) is None
+    assert known_of(path, "x" * 50_000 + "\n").last_size == 0  # too long to be looked at
