@@ -21,7 +21,7 @@ from typer.core import TyperGroup
 from muntin import cli_cluster, cli_control, cli_state
 from muntin.errors import InputError, LanguageError, MuntinError, as_text
 from muntin.lean import become
-from muntin.loading import loading
+from muntin.loading import interruptible, loading
 from muntin.show import OutputFormat
 from muntin.show.terminal import console, keep_help_plain, messages
 from muntin.store import DEFAULT_STATE
@@ -53,7 +53,8 @@ class _Commands(TyperGroup):
 
     def invoke(self, ctx: Any) -> Any:
         try:
-            return super().invoke(ctx)
+            with interruptible():
+                return super().invoke(ctx)
         except (KeyboardInterrupt, RuntimeError) as error:
             # DuckDB has words of its own for Ctrl-C while it works.
             if isinstance(error, RuntimeError) and str(error) != "Query interrupted":
