@@ -23,7 +23,6 @@ TESTED_ELSEWHERE = {
     "kernel/python/mapping": "every job of tests/whole/test_python_jobs.py",
     "kernel/python/partials": "every job of tests/whole/test_python_jobs.py",
     "kernel/python/reducing": "every job of tests/whole/test_python_jobs.py",
-    "interrupts": "Ctrl-C before anything has begun, in tests/test_loading.py",
     "language/calendars": "windows.sql and windows_errors.sql in tests/language/test_over.py",
     "language/grouped": "jobs.sql and queries_errors.sql in tests/language/test_queries.py",
     "language/scope": "jobs.sql and queries_errors.sql in tests/language/test_queries.py",

@@ -128,17 +128,3 @@ print("over")
         [sys.executable, "-c", code], capture_output=True, text=True, timeout=PATIENCE
     )
     assert (done.stdout, done.stderr) == ("over\n", "")
-
-
-def test_who_ignores_ctrl_c_is_not_ended_by_it() -> None:
-    """As a shell has it for what it starts in the background."""
-    code = (
-        "import os, signal\n"
-        "signal.signal(signal.SIGINT, signal.SIG_IGN)\n"
-        "from muntin.interrupts import end_at_once\n"
-        "end_at_once()\n"
-        "os.kill(os.getpid(), signal.SIGINT)\n"
-        "print('over')"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
-    assert (done.stdout, done.stderr) == ("over\n", "")
