@@ -24,7 +24,7 @@ from muntin.lean import become
 from muntin.loading import interruptible, loading
 from muntin.show import OutputFormat
 from muntin.show.terminal import console, keep_help_plain, messages
-from muntin.store import DEFAULT_STATE
+from muntin.store import DEFAULT_STATE, patience
 from muntin.supervision import Supervised, Supervisor
 
 if TYPE_CHECKING:
@@ -424,6 +424,7 @@ def demo(
 def main() -> None:
     """Errors of ours are a message; anything else is a bug and shows its traceback."""
     keep_help_plain()
+    patience.tell_with(_note)
     try:
         app()
     except MuntinError as error:

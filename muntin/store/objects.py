@@ -12,11 +12,10 @@ import io
 import os
 import re
 import tempfile
-import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
@@ -26,14 +25,15 @@ import pyarrow as pa
 from obstore import exceptions
 from obstore.store import from_url
 
-from muntin.errors import InputError, StateError
+from muntin.errors import InputError, StateError, StorageError
+from muntin.store.patience import Trying, has_answered, unanswered
 
 if TYPE_CHECKING:
     from obstore.store import ObjectStore
 
 PATIENCE = 60.0  # seconds for which a storage that fails or stalls is waited for
 _REQUEST = 20.0  # seconds for one request, at the most
-_FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 3.0
+_LONGEST_PAUSE = 3.0  # seconds between requests of deltalake
 _SIDE_BY_SIDE = 8
 _AT_ONCE = 1 << 20  # bytes that are fetched as a whole
 _FINAL = (
@@ -64,6 +64,7 @@ class ObjectStorage:
     url: str
     patience: float = PATIENCE
     told: tuple[tuple[str, str], ...] = ()  # what is no secret, for processes that may not know it
+    begins: bool = field(default=False, compare=False)  # made by a command, from what it was given
     appends = False
     needs_sync = False
 
@@ -71,7 +72,12 @@ class ObjectStorage:
     def at(cls, url: str) -> ObjectStorage:
         """The storage as this process knows it, wherever it is sent."""
         known = _config(url, {})
-        return cls(url, told=tuple((k, known[k]) for k in _NO_SECRETS if k in known))
+        told = tuple((k, known[k]) for k in _NO_SECRETS if k in known)
+        return cls(url, told=told, begins=True)
+
+    def __reduce__(self) -> tuple[type[ObjectStorage], tuple[Any, ...]]:
+        """Whoever is sent it is in the middle of a run."""
+        return ObjectStorage, (self.url, self.patience, self.told)
 
     def __str__(self) -> str:
         return self.url
@@ -83,6 +89,9 @@ class ObjectStorage:
         return replace(self, url=f"{self.url}/{folder}")
 
     def options(self) -> dict[str, str] | None:
+        """What deltalake is to know, of a storage that has been reached: it says less if not."""
+        if self.begins and not has_answered(self.url):
+            self.size("_delta_log")
         pause, request = f"{_LONGEST_PAUSE:g}s", f"{min(_REQUEST, self.patience):g}s"
         return {
             **_config(self.url, dict(self.told)),
@@ -157,7 +166,7 @@ class ObjectStorage:
         try:
             return self._do("read", name, get)
         except StateError as error:
-            if isinstance(error.__cause__, FileNotFoundError | exceptions.NotFoundError):
+            if _is_missing(error.__cause__):
                 return None
             raise
 
@@ -183,7 +192,7 @@ class ObjectStorage:
         try:
             return int(self._do("read", name, lambda: obstore.head(self._store, name))["size"])
         except StateError as error:
-            if isinstance(error.__cause__, FileNotFoundError | exceptions.NotFoundError):
+            if _is_missing(error.__cause__):
                 return None
             raise
 
@@ -198,7 +207,7 @@ class ObjectStorage:
             try:
                 self._do("removed", several[0], lambda: obstore.delete(self._store, several))
             except StateError as error:
-                if not isinstance(error.__cause__, FileNotFoundError | exceptions.NotFoundError):
+                if not _is_missing(error.__cause__):
                     raise
 
     def sync(self, names: Iterable[str]) -> None:
@@ -209,18 +218,23 @@ class ObjectStorage:
 
     def _do(self, done: str, name: str, request: Callable[[], T]) -> T:
         """Makes a request until it succeeds, is refused, or the storage was waited for enough."""
-        until, pause = time.monotonic() + self.patience, _FIRST_PAUSE
+        trying = Trying(self.url, self.patience, self.begins)
         while True:
             try:
-                return request()
+                with trying.watched():
+                    answer = request()
             except (exceptions.AlreadyExistsError, exceptions.PreconditionError) as error:
                 raise _LostError(f"{self.where(name)} is there already") from error
             except (exceptions.BaseError, OSError) as error:
-                if isinstance(error, _FINAL) or time.monotonic() + pause > until:
-                    place = self.where(name)
-                    raise StateError(f"{place} cannot be {done}: {_reason(error)}") from error
-            time.sleep(pause)
-            pause = min(2 * pause, _LONGEST_PAUSE)
+                reason = _reason(error)
+                if isinstance(error, _FINAL) or _is_refused(error) or _status(error) == "404":
+                    trying.answered()
+                elif trying.failed(str(error), reason):
+                    continue
+                kind = StateError if _is_missing(error) else StorageError
+                raise kind(f"{self.where(name)} cannot be {done}: {reason}") from error
+            trying.answered()
+            return answer
 
 
 class _Ranges(io.RawIOBase):
@@ -335,20 +349,35 @@ def _last(path: str) -> str:
     return path.rstrip("/").rpartition("/")[2]
 
 
+def _is_missing(error: BaseException | None) -> bool:
+    return isinstance(error, FileNotFoundError | exceptions.NotFoundError)
+
+
+def _is_refused(error: Exception) -> bool:
+    """Whether credentials are refused. Of lists and tokens the library does not say so itself."""
+    status = _status(error)
+    return status in ("401", "403") or (status == "400" and "token request" in str(error))
+
+
+def _status(error: Exception) -> str:
+    found = _STATUS.search(str(error))
+    return "" if found is None else found[1][:3]
+
+
 def _reason(error: Exception) -> str:
     """Why a storage refuses, in a few words."""
     said = str(error)
     code = _CODE.search(said)
     if code is not None and code[1] == "NoSuchBucket":
         return "there is no such bucket; make one, or give another --state"
-    if isinstance(error, FileNotFoundError | exceptions.NotFoundError):
+    if _is_missing(error):
         return "it is not there"
-    if isinstance(
+    if _is_refused(error) or isinstance(
         error, PermissionError | exceptions.PermissionDeniedError | exceptions.UnauthenticatedError
     ):
         return "the storage refuses these credentials"
     if (status := _STATUS.search(said)) is not None:
         return f"the storage answers {status[1].strip()}"
     if "timed out" in said or "error sending request" in said or "onnect" in said:
-        return "the storage does not answer"
+        return unanswered(said)
     return next(iter(said.strip().splitlines()), type(error).__name__)
