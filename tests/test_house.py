@@ -72,7 +72,7 @@ TESTED_ELSEWHERE = {
 
 # Lower floors know nothing of higher ones.
 FLOORS = [
-    {"errors", "interrupts", "lean", "loading", "model", "supervision", "windows"},
+    {"durations", "errors", "interrupts", "lean", "loading", "model", "supervision", "windows"},
     {"units"},
     {"collections"},
     {"fidelity"},

@@ -5,11 +5,15 @@ from __future__ import annotations
 import re
 import socket
 
-from muntin.errors import StartError
+from muntin.errors import InputError, StartError
 
 _SCHEME = "spark://"
 _PORT = 7077
 _SECONDS = 3.0
+_CORES = r"(\*|[1-9]\d*)"
+_KNOWN = re.compile(
+    rf"yarn|local(\[\s*{_CORES}\s*(,\s*\d+\s*)?\])?|local-cluster\[\s*\d+\s*,\s*\d+\s*,\s*\d+\s*\]"
+)
 
 
 def is_local(master: str | None) -> bool:
@@ -20,6 +24,16 @@ def is_local(master: str | None) -> bool:
 def is_alone(master: str | None) -> bool:
     """Whether the driver is the only executor."""
     return master is None or re.fullmatch(r"local(\[[^\]]*\])?", master) is not None
+
+
+def require_known(master: str | None) -> None:
+    """Refuses what Spark would not know as a master once it has started."""
+    if master is None or "://" in master or _KNOWN.fullmatch(master):
+        return
+    raise InputError(
+        f"--master {master} is no Spark master; give local[4] or local[*] for this machine, "
+        "spark://HOST:PORT, yarn or k8s://URL"
+    )
 
 
 def require_reached(master: str | None) -> None:

@@ -11,9 +11,8 @@ import re
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
 from threading import Timer
-
-from muntin.units import moment
 
 FIRST = 8.0  # seconds for a storage that has never answered, and takes no connection
 _TOLD_AFTER = 3.0  # seconds
@@ -108,7 +107,7 @@ class Trying:
         if self._storage not in _silent:
             _silent.add(self._storage)
             left = self._began + self._patience - time.monotonic()
-            until = moment(int((time.time() + left) * 1e6))
+            until = datetime.now(UTC) + timedelta(seconds=left)
             _tell(f"{text}; it is tried until {until:%H:%M:%S} UTC")
 
 

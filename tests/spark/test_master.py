@@ -14,9 +14,9 @@ from pathlib import Path
 
 import pytest
 
-from muntin.errors import SparkError
+from muntin.errors import InputError, SparkError
 from muntin.spark.internals import spark_home
-from muntin.spark.master import is_local, require_reached
+from muntin.spark.master import is_local, require_known, require_reached
 from tests.ports import free_port
 from tests.show.test_console import ROWS, SQL, start
 from tests.waiting import PATIENCE, wait_for
@@ -52,6 +52,23 @@ def test_masters_are_reached_or_not() -> None:
         with pytest.raises(SparkError, match=re.escape(f"is not reached ({why}")):
             require_reached(f"spark://{address}")
     assert (is_local(None), is_local("local[2]"), is_local("spark://a:1")) == (True, True, False)
+
+
+@pytest.mark.parametrize(
+    "master",
+    [None, "local", "local[2]", "local[*]", "local[*,4]", "local-cluster[2,1,900]",
+     "yarn", "spark://a:1", "spark://a:1,b:2", "k8s://https://a:6443", "other://a"],
+)  # fmt: skip
+def test_masters_that_spark_knows(master: str | None) -> None:
+    require_known(master)
+
+
+@pytest.mark.parametrize(
+    "master", ["", "lokal", "local[0]", "local[x]", "local[2", "Yarn", "a:7077"]
+)
+def test_what_is_no_master_is_refused(master: str) -> None:
+    with pytest.raises(InputError, match="is no Spark master; give local"):
+        require_known(master)
 
 
 @pytest.mark.parametrize("words", [("run", "jobs.sql", "--once"), ("ask", "SELECT n FROM sums")])
