@@ -131,6 +131,42 @@ def test_a_cluster_that_has_nothing_to_give_is_told_and_left_at_once(folder: Pat
         assert time.monotonic() - began < 30
 
 
+def with_yarn(folder: Path, address: str) -> None:
+    settings = {"resourcemanager.address": address, "resourcemanager.hostname": "elsewhere"}
+    properties = "".join(
+        f"<property><name>yarn.{name}</name><value>{value}</value></property>"
+        for name, value in settings.items()
+    )
+    (folder / "yarn-site.xml").write_text(f"<configuration>{properties}</configuration>")
+
+
+def test_a_yarn_that_is_not_there_is_told(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with_yarn(folder, "127.0.0.1:1")
+    monkeypatch.setenv("HADOOP_CONF_DIR", str(folder))
+    why = (
+        "the resource manager of YARN is not reached (127.0.0.1:1: Connection refused); check that"
+    )
+    with pytest.raises(SparkError, match=re.escape(why)):
+        require_reached("yarn")
+
+
+@pytest.mark.jvm
+def test_a_yarn_that_does_not_answer_is_told_and_left_at_once(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with silent() as address:
+        with_yarn(folder, address)
+        monkeypatch.setenv("HADOOP_CONF_DIR", str(folder))
+        process = start(folder, "run", "jobs.sql", "--once", "--master", "yarn")
+        lines_of(process, f"the resource manager of YARN at {address} has not answered yet")
+        began = time.monotonic()
+        process.send_signal(signal.SIGINT)
+        _, err = process.communicate(timeout=PATIENCE)
+    assert (process.returncode, err.strip().splitlines()[-1]) == (130, "stopped")
+    assert "Traceback" not in err
+    assert time.monotonic() - began < 30
+
+
 @pytest.mark.jvm
 def test_a_master_that_does_not_answer_is_told_and_left_at_once(folder: Path) -> None:
     with silent() as address:
