@@ -9,6 +9,7 @@ import json
 import sys
 import time
 import traceback
+from contextlib import nullcontext
 from datetime import datetime
 from importlib import metadata
 from pathlib import Path
@@ -206,7 +207,7 @@ def run(
         from muntin.spark.gateway import held_back, starting
         from muntin.spark.master import require_known
         from muntin.store.hold import require_free
-        from muntin.store.scratch import keep_in
+        from muntin.store.scratch import keeping_in, require_writable
 
     # All that can be refused is, before anything that takes long.
     if once and for_ is not None:
@@ -220,14 +221,14 @@ def run(
     require_known(master)
     _require_readable(file)
     if local_dir is not None:
-        keep_in(local_dir)
+        require_writable(local_dir)
     require_free(state)
     if summary is not None:
         _write(summary, "", "a")
     if supervise:
         raise typer.Exit(_supervised(seconds))
     Supervised().watch()
-    with starting(master) as jvm:
+    with nullcontext() if local_dir is None else keeping_in(local_dir), starting(master) as jvm:
         with held_back():
             from muntin.language import program as programs
             from muntin.show.console import RunOptions, run_program

@@ -72,8 +72,12 @@ def own_context(
     """
     try:
         context = _awaited(jvm, stop, note)
-        with _ending(context):
-            yield context
+        try:
+            with _ending(context):
+                yield context
+        except Exception:
+            jvm.end()  # in peace, so that Spark removes its files
+            raise
         jvm.end()
     except _StoppedError:
         jvm.end()
