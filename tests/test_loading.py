@@ -84,7 +84,7 @@ runpy.run_module({module!r}, run_name="__main__")
         (("typer.main", "get_command"), ["run", "none.sql"]),
         (("muntin.cli", "invoke"), ["run", "none.sql"]),
         (("muntin.cli", "run"), ["run", "none.sql"]),
-        (("muntin.store.hold", "require_free"), ["run", "none.sql"]),
+        (("muntin.spark.master", "require_known"), ["run", "none.sql"]),
         (("muntin.store.status", "status"), ["status"]),
         (("threading", "_shutdown"), ["--version"]),
     ],
