@@ -5,10 +5,10 @@ What is exported is loaded when it is first asked for: a command need not wait f
 
 import sys as _sys
 import types as _types
-import typing as _typing
 from importlib import import_module as _import_module
 
-if _typing.TYPE_CHECKING:
+TYPE_CHECKING = False  # as in `typing`, which takes longer to load than all of this
+if TYPE_CHECKING:
     from muntin.api import ask, attach, results, run_on_spark
     from muntin.ask.answering import PastRows
     from muntin.collections.zorder import ZOrder
@@ -35,6 +35,7 @@ if _typing.TYPE_CHECKING:
     from muntin.run.inline import run_inline as run
     from muntin.run.results import Result
     from muntin.spark.collections.collection import Collection
+del TYPE_CHECKING
 
 __all__ = [
     "C2",

@@ -1,12 +1,13 @@
 """`muntin` and `python -m muntin`: the command line."""
 
-from muntin.loading import loading
+from muntin.interrupts import end_at_once
 
 
 def main() -> None:
-    """Loads the command line and runs it."""
-    with loading():
-        from muntin.cli import main
+    """Loads the command line and runs it; Ctrl-C is heard from the first line on."""
+    end_at_once()
+    from muntin.cli import main
+
     main()
 
 

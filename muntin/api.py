@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, cast
 
 import pyarrow as pa
 
+from muntin.durations import microseconds_of, seconds_of
 from muntin.errors import InputError, WireError
 from muntin.model.jobs import Program
 from muntin.run.agents import require_agents
@@ -20,7 +21,6 @@ from muntin.run.results import Result
 from muntin.store import DEFAULT_STATE
 from muntin.store.results import Results
 from muntin.store.storage import Place, storage_of
-from muntin.units import parse_duration
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -113,22 +113,6 @@ def _controlled(access: Access, state: Place) -> Control:
     door, feed, service = Door(), Feed(state), ExitStack()
     service.enter_context(serving(access, door, feed, state))
     return Control(door, feed.take, service.close)
-
-
-def seconds_of(text: str, option: str) -> float:
-    """A duration that says how long to do or to await something, which must not be zero."""
-    microseconds = microseconds_of(text, option)
-    if microseconds <= 0:
-        raise InputError(f"{option} must be longer than 0 seconds, not {text}")
-    return microseconds / 1e6
-
-
-def microseconds_of(text: str, option: str) -> int:
-    """A duration that was given as an option."""
-    try:
-        return parse_duration(text)
-    except ValueError as error:
-        raise InputError(f"{option}: {error}") from error
 
 
 def sharing_of(text: str, option: str) -> Sharing:

@@ -9,6 +9,7 @@ import json
 import sys
 import time
 import traceback
+from contextlib import nullcontext
 from datetime import datetime
 from importlib import metadata
 from pathlib import Path
@@ -21,10 +22,10 @@ from typer.core import TyperGroup
 from muntin import cli_cluster, cli_control, cli_state
 from muntin.errors import InputError, LanguageError, MuntinError, as_text
 from muntin.lean import become
-from muntin.loading import loading
+from muntin.loading import interruptible, loading
 from muntin.show import OutputFormat
 from muntin.show.terminal import console, keep_help_plain, messages
-from muntin.store import DEFAULT_STATE
+from muntin.store import DEFAULT_STATE, patience
 from muntin.supervision import Supervised, Supervisor
 
 if TYPE_CHECKING:
@@ -54,7 +55,8 @@ class _Commands(TyperGroup):
 
     def invoke(self, ctx: Any) -> Any:
         try:
-            return super().invoke(ctx)
+            with interruptible():
+                return super().invoke(ctx)
         except (KeyboardInterrupt, RuntimeError) as error:
             # DuckDB has words of its own for Ctrl-C while it works.
             if isinstance(error, RuntimeError) and str(error) != "Query interrupted":
@@ -202,38 +204,41 @@ def run(
     """Run all jobs on Spark; results go to Delta tables under the state folder."""
     with loading():
         from muntin.control.access import access_of
+        from muntin.durations import seconds_of
         from muntin.spark.gateway import held_back, starting
+        from muntin.spark.master import require_known
         from muntin.store.hold import require_free
-        from muntin.store.scratch import keep_in
+        from muntin.store.scratch import keeping_in, require_writable
 
+    # All that can be refused is, before anything that takes long.
     if once and for_ is not None:
         raise InputError("--once ends when all is read, and --for follows; give one of them")
     if sharing not in ("auto", "shared", "separate"):
         raise InputError(f"--sharing is auto, shared or separate, not '{sharing}'")
+    seconds = seconds_of(for_, "--for") if for_ is not None else None
+    waits, bound = seconds_of(idle, "--idle"), seconds_of(recovery, "--recovery")
     access = access_of(control, control_token)
+    held = _keys(keys)
+    require_known(master)
+    _require_readable(file)
     if local_dir is not None:
-        keep_in(local_dir)
-    require_free(state)  # before anything that takes long
+        require_writable(local_dir)
+    require_free(state)
+    if summary is not None:
+        _write(summary, "", "a")
     if supervise:
-        raise typer.Exit(_supervised(for_))
+        raise typer.Exit(_supervised(seconds))
     Supervised().watch()
-    with starting(master) as jvm:
+    with nullcontext() if local_dir is None else keeping_in(local_dir), starting(master) as jvm:
         with held_back():
-            from muntin.api import seconds_of
             from muntin.language import program as programs
             from muntin.show.console import RunOptions, run_program
-        seconds = seconds_of(for_, "--for") if for_ is not None else None
-        chosen = cast("Sharing", sharing)
-        held = _keys(keys)
-        waits, folder = seconds_of(idle, "--idle"), file.absolute().parent
-        bound = seconds_of(recovery, "--recovery")
+        chosen, folder = cast("Sharing", sharing), file.absolute().parent
         options = RunOptions(state, once, seconds, waits, chosen, held, access, folder, bound)
         program = programs.load(file, held)
         if once or access is None or not program.streams:
             kept = any(stream.keep is not None for stream in program.streams.values())
             program = program if kept else _chosen(program, None)  # some may be created later
-        if summary is not None:
-            _write(summary, "", "a")  # refused now rather than after the run
         totals = run_program(program, options, jvm, _err)
     if summary is not None:
         _write(summary, json.dumps(totals, indent=2) + "\n", "w")
@@ -321,7 +326,9 @@ def ask(
         return
     with loading():
         from muntin.spark.asking import asked_on
+        from muntin.spark.master import require_known
 
+    require_known(master)
     write(asked_on(master, question, state), format_, sys.stdout, sys.stderr)
 
 
@@ -424,6 +431,7 @@ def demo(
 def main() -> None:
     """Errors of ours are a message; anything else is a bug and shows its traceback."""
     keep_help_plain()
+    patience.tell_with(_note)
     try:
         app()
     except MuntinError as error:
@@ -444,12 +452,9 @@ def main() -> None:
         sys.exit(Supervised().code_of(error))
 
 
-def _supervised(for_: str | None) -> int:
+def _supervised(seconds: float | None) -> int:
     """Runs this command in a process of its own, and again when that dies."""
-    from muntin.api import seconds_of
-
     command = [sys.executable, "-m", "muntin", *(w for w in sys.argv[1:] if w != "--supervise")]
-    seconds = seconds_of(for_, "--for") if for_ is not None else None
     return Supervisor(command, _note, seconds).run()
 
 
@@ -482,6 +487,13 @@ def _of_keys(keys: Path | None, mutual: bool) -> dict[str, str | bool | None]:
 
 def _iso(moment: datetime) -> str:
     return moment.isoformat().replace("+00:00", "Z")
+
+
+def _require_readable(file: Path) -> None:
+    try:
+        file.open("rb").close()
+    except OSError as error:
+        raise InputError(f"{file} cannot be read: {error.strerror}") from error
 
 
 def _write(path: Path, text: str, mode: str) -> None:

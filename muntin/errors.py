@@ -14,6 +14,7 @@ MuntinError
 │   ├── LostError    what a batch needs of executors is gone; it can be made again
 │   └── StartError   Spark that cannot be started or reached
 ├── StateError       a state folder that cannot be read, written or continued
+│   └── StorageError    because the storage that it is on does not answer, or lets nobody in
 └── WireError        an agent that cannot be reached, or says what cannot be understood
 """
 
@@ -111,6 +112,10 @@ class StartError(SparkError):
 
 class StateError(MuntinError):
     """A state folder that cannot be read, written or continued."""
+
+
+class StorageError(StateError):
+    """A state whose storage does not answer, or refuses: nothing is wrong with the state."""
 
 
 class WireError(MuntinError):

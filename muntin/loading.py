@@ -1,15 +1,15 @@
-"""Ctrl-C while libraries are loaded, which would have much to say about it, and while a run waits.
-
-Loads next to nothing itself.
+"""Ctrl-C while libraries are loaded, which would have much to say about it, while a command works,
+and while a run waits.
 """
 
 from __future__ import annotations
 
-import os
 import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
 from threading import Event, Lock, current_thread, main_thread
+
+from muntin.interrupts import stopped
 
 
 class Stop(Event):
@@ -46,13 +46,21 @@ def loading() -> Iterator[None]:
     if current_thread() is not main_thread():  # which alone hears signals
         yield
         return
-    before = signal.signal(signal.SIGINT, _stop)
+    before = signal.signal(signal.SIGINT, stopped)
     try:
         yield
     finally:
         signal.signal(signal.SIGINT, before)
 
 
-def _stop(number: int, _: object) -> None:
-    os.write(2, b"stopped\n")
-    os._exit(128 + number)
+@contextmanager
+def interruptible() -> Iterator[None]:
+    """Ctrl-C within the block is a KeyboardInterrupt, where else it ends the process at once."""
+    if signal.getsignal(signal.SIGINT) is not stopped:
+        yield
+        return
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, stopped)

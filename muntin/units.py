@@ -1,4 +1,4 @@
-"""Lengths of time and counts as users write them, in microseconds, records and bytes."""
+"""Counts as users write them, in records and bytes, and lengths of time as they are said."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ import re
 from collections.abc import Sequence
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
-from decimal import Decimal, DecimalException
 from typing import Literal, NamedTuple
 
 import numpy as np
 
+from muntin.durations import SHORT, SIZES, parse_duration, size_of, whole
 from muntin.model.records import Axis
 from muntin.windows.calendar import DAY_US, MONDAY, Unit
 from muntin.windows.spec import Units, WindowSpec
@@ -18,30 +18,6 @@ from muntin.windows.spec import Units, WindowSpec
 # From the beginning of the year 1 to the end of 9999, as in datetime: what has a date has one here.
 FIRST_US = -62_135_596_800_000_000
 LAST_US = 253_402_300_799_999_999
-_UNITS = {
-    "MICROSECOND": 1,
-    "MILLISECOND": 1_000,
-    "SECOND": 1_000_000,
-    "MINUTE": 60_000_000,
-    "HOUR": 3_600_000_000,
-    "DAY": 86_400_000_000,
-    "WEEK": 604_800_000_000,
-}
-_SHORT = {
-    "US": "MICROSECOND",
-    "MS": "MILLISECOND",
-    "S": "SECOND",
-    "SEC": "SECOND",
-    "SECS": "SECOND",
-    "M": "MINUTE",
-    "MIN": "MINUTE",
-    "MINS": "MINUTE",
-    "H": "HOUR",
-    "HR": "HOUR",
-    "HRS": "HOUR",
-    "D": "DAY",
-    "W": "WEEK",
-}
 _CALENDAR: dict[str, tuple[Unit, int]] = {
     "day": ("day", 1),
     "week": ("day", 7),
@@ -49,7 +25,6 @@ _CALENDAR: dict[str, tuple[Unit, int]] = {
     "quarter": ("month", 3),
     "year": ("month", 12),
 }
-UNITS = "microseconds, milliseconds, seconds, minutes, hours, days or weeks"
 _BYTES = {
     "GIGABYTE": 1 << 30,
     "MEGABYTE": 1 << 20,
@@ -67,31 +42,6 @@ class Counted(NamedTuple):
     size: int
 
 
-def microseconds(number: str, unit: str) -> int:
-    """Raises ValueError, saying what was expected."""
-    name = unit.upper()
-    size = _size(name)
-    if size is None:
-        hint = "; months and years vary in length" if name[:4] in ("MONT", "YEAR") else ""
-        raise ValueError(f"unknown unit '{unit}'; expected {UNITS}{hint}")
-    return whole(number, size, f"{number} {unit} is not a whole number of microseconds")
-
-
-def whole(number: str, size: int, otherwise: str) -> int:
-    """So many times a size; raises ValueError, `otherwise`, where that is no whole number."""
-    try:
-        exact = Decimal(number) * size
-    except DecimalException:
-        raise ValueError(f"'{number}' is not a number") from None
-    if exact != int(exact):
-        raise ValueError(otherwise)
-    return int(exact)
-
-
-def _size(name: str) -> int | None:
-    return _UNITS.get(_SHORT.get(name, name.removesuffix("S")))
-
-
 def counted(unit: str) -> Counted | None:
     """What a unit counts, or None if it is no unit of a count."""
     name = unit.upper()
@@ -102,15 +52,7 @@ def counted(unit: str) -> Counted | None:
 
 
 def is_unit(word: str) -> bool:
-    return counted(word) is not None or _size(word.upper()) is not None
-
-
-def parse_duration(text: str) -> int:
-    """`90s`, `5 minutes` or `1.5h`: the form used on the command line."""
-    stripped = text.strip()
-    digits = len(stripped) - len(stripped.lstrip("0123456789.-"))
-    unit = stripped[digits:].strip() or "s"
-    return microseconds(stripped[:digits], unit)
+    return counted(word) is not None or size_of(word.upper()) is not None
 
 
 def parse_bytes(text: str) -> int:
@@ -126,7 +68,7 @@ def parse_bytes(text: str) -> int:
 
 def describe(us: int) -> str:
     """The shortest exact way to say a length of time."""
-    for name, size in reversed(_UNITS.items()):
+    for name, size in reversed(SIZES.items()):
         if us and us % size == 0:
             count = us // size
             return f"{count} {name.lower()}{'' if count == 1 else 's'}"
@@ -178,7 +120,7 @@ def window_meant(asked: str, names: Sequence[str]) -> str | None:
 
 def usual_offset(slide: int) -> int:
     """Where windows of time start that do not say FROM: weeks on a Monday, all others in 1970."""
-    return MONDAY * DAY_US if slide % _UNITS["WEEK"] == 0 else 0
+    return MONDAY * DAY_US if slide % SIZES["WEEK"] == 0 else 0
 
 
 def _describe_units(units: Units, step: int) -> str:
@@ -208,7 +150,7 @@ def describe_count(unit: Unit, count: int) -> str:
 def in_calendar(number: str, unit: str) -> tuple[Unit, int] | None:
     """Days or months, if a unit is one of a calendar; raises ValueError if they are not whole."""
     name = unit.upper()
-    known = _CALENDAR.get(_SHORT.get(name, name.removesuffix("S")).lower())
+    known = _CALENDAR.get(SHORT.get(name, name.removesuffix("S")).lower())
     if known is None:
         return None
     kind, size = known

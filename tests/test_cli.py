@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from muntin.cli import main
+from muntin.spark import gateway
 from muntin.store.hold import locked
 from muntin.wire.keys import make_keys, read_keys
 from tests.agent.serving import serving
@@ -149,7 +150,10 @@ def test_wrong_arguments_are_refused(
         in muntin(capsys, "try", sql, "--job", "nope")[2]
     )
     assert "cannot be read: No such file" in muntin(capsys, "try", tmp_path / "none.sql")[2]
-    assert "--for: unknown unit 'parsecs'" in muntin(capsys, "run", sql, "--for", "3 parsecs")[2]
+    assert (
+        "--for 3 parsecs: unknown unit 'parsecs'"
+        in muntin(capsys, "run", sql, "--for", "3 parsecs")[2]
+    )
     for idle in ("0", "0s", "-5s"):
         code, _, err = muntin(capsys, "run", sql, "--idle", idle)
         assert (code, err) == (1, f"error: --idle must be longer than 0 seconds, not {idle}")
@@ -162,6 +166,53 @@ def test_wrong_arguments_are_refused(
         told = "give the names of jobs, or --all; there are results of: none yet"
         assert (code, err) == (1, f"error: {told}")
     assert muntin(capsys, "fly")[0] == 2
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "message"),
+    [
+        ("--idle", "soon", "--idle soon: unknown unit 'soon'; expected"),
+        ("--idle", "0s", "--idle must be longer than 0 seconds, not 0s"),
+        ("--recovery", "never", "--recovery never: unknown unit"),
+        ("--for", "-5s", "--for must be longer than 0 seconds, not -5s"),
+        ("--sharing", "some", "--sharing is auto, shared or separate, not 'some'"),
+        ("--master", "lokal", "--master lokal is no Spark master; give local[4] or local[*]"),
+        ("--master", "local[x]", "--master local[x] is no Spark master"),
+        ("--control", "7080", "--control 7080 is no address"),
+        ("--control-token", "none", "none, which has the token, cannot be read: No such"),
+        ("--keys", "none", "none"),
+        ("--summary", "none/file", "none/file cannot be written: No such file or directory"),
+        ("--state", "ftp://a/b", "ftp://a/b is no place for a state"),
+        ("--local-dir", "jobs.sql/a", "--local-dir jobs.sql/a cannot be written to"),
+    ],
+)
+def test_a_bad_option_is_refused_before_spark_is_started(
+    sql: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    option: str,
+    value: str,
+    message: str,
+) -> None:
+    monkeypatch.setattr(gateway, "starting", _unwanted)
+    monkeypatch.chdir(sql.parent)
+    code, out, err = muntin(capsys, "run", "jobs.sql", option, value)
+    assert (code, out) == (1, "")
+    assert err.startswith("error: ")
+    assert message in err
+    assert sorted(path.name for path in sql.parent.iterdir()) == ["jobs.sql", "logs"]
+
+
+def test_so_is_a_file_that_is_not_there(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(gateway, "starting", _unwanted)
+    code, _, err = muntin(capsys, "run", "none.sql")
+    assert (code, err) == (1, "error: none.sql cannot be read: No such file or directory")
+
+
+def _unwanted(*_: object) -> None:
+    raise AssertionError("Spark was started")
 
 
 def test_a_summary_that_cannot_be_written_is_refused_before_the_run(

@@ -70,12 +70,11 @@ TESTED_ELSEWHERE = {
     "spark/newest": "LATEST on Spark and on frames, in tests/whole/test_latest.py",
     "spark/nursery": "the workers of every run in tests/show/test_console.py",
     "spark/settings": "the session of every test on Spark, and tests/spark/test_java.py",
-    "spark/gateway": "tests/show/test_console.py, which looks for what is left behind",
 }
 
 # Lower floors know nothing of higher ones.
 FLOORS = [
-    {"errors", "lean", "loading", "model", "supervision", "windows"},
+    {"durations", "errors", "interrupts", "lean", "loading", "model", "supervision", "windows"},
     {"units"},
     {"collections"},
     {"fidelity"},

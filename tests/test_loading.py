@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -26,10 +27,25 @@ runpy.run_module("muntin", run_name="__main__")
 """
 
 
+def interrupted(code: str, folder: Path) -> subprocess.CompletedProcess[str]:
+    script = folder / "interrupted.py"
+    script.write_text(code)
+    root = str(Path(__file__).parents[1])
+    return subprocess.run(
+        [sys.executable, str(script)],
+        cwd=folder,
+        env=os.environ | {"PYTHONPATH": root},
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE,
+    )
+
+
 @pytest.mark.parametrize(
     ("module", "command"),
     [
         ("muntin.cli", ["--version"]),
+        ("muntin.lean", ["--version"]),
         ("typer", ["--version"]),
         ("rich.console", ["--version"]),
         ("sqlglot", ["try", "none.sql"]),
@@ -42,16 +58,55 @@ runpy.run_module("muntin", run_name="__main__")
 def test_an_interrupted_import_says_one_word(
     module: str, command: list[str], tmp_path: Path
 ) -> None:
-    script = tmp_path / "interrupted.py"
-    script.write_text(INTERRUPTED.format(module=module, argv=["muntin", *command]))
-    root = str(Path(__file__).parents[1])
-    done = subprocess.run(
-        [sys.executable, str(script)],
-        cwd=tmp_path,
-        env=os.environ | {"PYTHONPATH": root},
-        capture_output=True,
-        text=True,
-    )
+    done = interrupted(INTERRUPTED.format(module=module, argv=["muntin", *command]), tmp_path)
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "stopped\n")
+
+
+# Interrupts its process when a function is called for the first time.
+CALLED = """
+import os, runpy, signal, sys
+def interrupt(frame, event, _):
+    name = frame.f_globals.get("__name__"), frame.f_code.co_name
+    if event == "call" and name == {called!r}:
+        sys.setprofile(None)
+        os.kill(os.getpid(), signal.SIGINT)
+sys.setprofile(interrupt)
+sys.argv = {argv!r}
+runpy.run_module({module!r}, run_name="__main__")
+"""
+
+
+@pytest.mark.parametrize(
+    ("called", "command"),
+    [
+        (("muntin.cli", "main"), ["status"]),
+        (("muntin.show.terminal", "keep_help_plain"), ["status"]),
+        (("typer.main", "get_command"), ["run", "none.sql"]),
+        (("muntin.cli", "invoke"), ["run", "none.sql"]),
+        (("muntin.cli", "run"), ["run", "none.sql"]),
+        (("muntin.spark.master", "require_known"), ["run", "none.sql"]),
+        (("muntin.store.status", "status"), ["status"]),
+        (("threading", "_shutdown"), ["--version"]),
+    ],
+)
+def test_between_two_imports_nothing_more_is_said(
+    called: tuple[str, str], command: list[str], tmp_path: Path
+) -> None:
+    code = CALLED.format(called=called, argv=["muntin", *command], module="muntin")
+    done = interrupted(code, tmp_path)
+    assert (done.returncode, done.stderr) == (130, "stopped\n")
+
+
+@pytest.mark.parametrize("module", ["muntin.agent", "muntin.relay"])
+@pytest.mark.parametrize(
+    "called", [("muntin.lean", "<module>"), ("muntin.wire.process", "door_of")]
+)
+def test_agents_and_relays_say_no_more(
+    module: str, called: tuple[str, str], tmp_path: Path
+) -> None:
+    options = {"allow_code": False, "listen": "", "keys": None, "name": "", "mutual": False}
+    argv = ["muntin", json.dumps(options | {"from": ""})]
+    done = interrupted(CALLED.format(called=called, argv=argv, module=module), tmp_path)
     assert (done.returncode, done.stdout, done.stderr) == (130, "", "stopped\n")
 
 

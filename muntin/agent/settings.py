@@ -7,10 +7,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from muntin.durations import parse_duration
 from muntin.errors import InputError
 from muntin.logs.patterns import PathPattern
 from muntin.model.streams import Stream
-from muntin.units import parse_duration
 from muntin.wire.process import room
 
 KIND = "an agent"

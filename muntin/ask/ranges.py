@@ -18,9 +18,9 @@ from datetime import UTC, datetime, timedelta
 
 from sqlglot.tokenizer_core import Token, TokenType
 
+from muntin.durations import microseconds
 from muntin.errors import LanguageError
 from muntin.language.dialect import Muntin
-from muntin.units import microseconds
 
 _DAY_US = 86_400_000_000
 _VALUES = {TokenType.STRING, TokenType.NUMBER, TokenType.TRUE, TokenType.FALSE, TokenType.NULL}

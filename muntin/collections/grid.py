@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
+from muntin.durations import parse_duration
 from muntin.errors import InputError
-from muntin.units import describe, describe_time, moment, parse_duration
+from muntin.units import describe, describe_time, moment
 
 Moment = datetime | str
 

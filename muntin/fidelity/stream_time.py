@@ -44,6 +44,28 @@ class Doubt(NamedTuple):
 NO_DOUBT = Doubt()
 
 
+class Leap(NamedTuple):
+    """A time of which a source has no record, and that it has left behind."""
+
+    start: int
+    end: int
+
+
+def leapt(leaps: Iterable[Leap | None], in_order: bool = True) -> Leap | None:
+    """The widest leap of consecutive records, of which each part tells its own.
+
+    Parts without order may fill each other's gaps: of these it is what all of them leap over.
+    """
+    every = list(leaps)
+    known = [leap for leap in every if leap is not None]
+    if in_order:
+        return max(known, key=lambda leap: leap.end - leap.start, default=None)
+    if not known or len(known) < len(every):
+        return None
+    start, end = max(leap.start for leap in known), min(leap.end for leap in known)
+    return Leap(start, end) if start < end else None
+
+
 def settled(
     reached: int | None, spans: Iterable[Span], step: int = STEP_US
 ) -> tuple[int, tuple[Span, ...]]:

@@ -16,9 +16,11 @@ from muntin.fidelity.stream_time import (
     NO_DOUBT,
     STEP_US,
     Doubt,
+    Leap,
     Span,
     after,
     joined,
+    leapt,
     settled,
 )
 from muntin.model.records import NOWHERE, TIME, Axis
@@ -43,6 +45,7 @@ class Clock:
     waiting: int = 0
     step: int | None = None
     doubt: Doubt = NO_DOUBT
+    leap: Leap | None = None  # the widest of more than a step, since this clock has begun
 
     def advance(self, positions: Positions) -> Positions:
         """How far the source had come at each record, ending with the last one."""
@@ -94,8 +97,13 @@ class Clock:
         reached = self.reached
         if reached is None or self.doubt.young or self.doubt.spans or position > reached + step:
             self.reached, self.doubt = after(reached, self.doubt, [Span(position, position)], step)
+            self._see_leap(reached, self.reached, step)
         else:
             self.reached = max(reached, position)
+
+    def _see_leap(self, before: int | None, now: int | None, step: int) -> None:
+        if before is not None and now is not None and now - before > step:
+            self.leap = leapt([self.leap, Leap(before, now)])
 
     def place(self, met: Positions, times: Positions) -> Positions:
         """The positions at which bad rows count, given those at which they were met."""
@@ -125,6 +133,11 @@ class BatchClock(Clock):
             reached, ahead = settled(lowest if before is None else before, spans, self.step)
             self.reached = reached if reached > lowest else None
             self.doubt = Doubt(ahead)
+            at = before
+            for span in spans:
+                if span.high <= reached:
+                    self._see_leap(at, span.low, self.step)
+                    at = span.high
         return positions if before is None else np.full(len(positions), before)
 
 
@@ -172,6 +185,11 @@ class Clocks:
     def reached(self) -> dict[str, int]:
         positions = {axis: clock.reached for axis, clock in self.by_axis.items()}
         return {axis: position for axis, position in positions.items() if position is not None}
+
+    @property
+    def leap(self) -> Leap | None:
+        """Of the source's time: the widest one."""
+        return self.of(TIME).leap
 
     @property
     def doubt(self) -> Doubt | None:

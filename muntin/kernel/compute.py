@@ -172,6 +172,7 @@ def compute_together(
                 first={axis: low[number] for axis, low in first.items() if number in low},
                 reached=segment.clocks.reached(),
                 doubt=segment.clocks.doubt,
+                leap=segment.clocks.leap,
                 costs={id_: places.share(cost, number) for id_, cost in costs.items()},
                 faults=tuple(faults[number]),
                 changed=changed[number],

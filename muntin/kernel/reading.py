@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from muntin.fidelity.losses import Loss, Unmade
-from muntin.fidelity.stream_time import Doubt
+from muntin.fidelity.stream_time import Doubt, Leap, leapt
 from muntin.model.counts import Fault, Tally
 from muntin.windows.ledger import Grid, on_grids
 
@@ -78,6 +78,7 @@ class Reading:
     lost: tuple[Loss, ...] = ()  # what could not be read
     unmade: tuple[Unmade, ...] = ()  # what was not computed
     begun: tuple[Begun, ...] = ()
+    leap: Leap | None = None  # the widest between two of its records
 
     def __add__(self, after: Reading) -> Reading:
         return Reading.merge((self, after))
@@ -144,7 +145,14 @@ class Reading:
             lost=tuple(loss for piece in pieces for loss in piece.lost),
             unmade=tuple(each for piece in pieces for each in piece.unmade),
             begun=tuple(file for piece in pieces for file in piece.begun),
+            leap=leap_of(pieces),
         )
+
+
+def leap_of(readings: Iterable[Reading]) -> Leap | None:
+    """The widest leap between two records of one source, from all readings of it."""
+    some = [reading for reading in readings if reading.records]
+    return leapt((each.leap for each in some), in_order=not any(each.loose for each in some))
 
 
 def costs_of(readings: Iterable[Reading]) -> dict[str, Cost]:

@@ -9,8 +9,9 @@ from zoneinfo import ZoneInfo, available_timezones
 
 from sqlglot import exp
 
+from muntin.durations import microseconds
 from muntin.language.script import Script
-from muntin.units import describe_count, in_calendar, microseconds, usual_offset
+from muntin.units import describe_count, in_calendar, usual_offset
 from muntin.windows.calendar import DAY_US, Calendar, Unit, grain
 from muntin.windows.spec import Units, WindowSpec, calendar_windows
 

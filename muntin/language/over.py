@@ -9,6 +9,7 @@ from difflib import get_close_matches
 
 from sqlglot import exp
 
+from muntin.durations import UNITS, microseconds, whole
 from muntin.errors import LanguageError
 from muntin.language.calendars import time_of, units_of
 from muntin.language.calls import check_one_record
@@ -20,16 +21,13 @@ from muntin.model.streams import Stream
 from muntin.units import (
     COUNTS,
     LAST_US,
-    UNITS,
     counted,
     describe,
     describe_extent,
     describe_sequence,
     in_calendar,
     is_unit,
-    microseconds,
     usual_offset,
-    whole,
 )
 from muntin.windows.spec import MOST_PANES, WindowSpec, on_one_grid
 

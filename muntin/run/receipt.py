@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from muntin.fidelity.losses import Loss
 from muntin.fidelity.scoreboard import Scoreboard, Source
-from muntin.kernel.reading import Reading
+from muntin.kernel.reading import Reading, leap_of
 from muntin.model.counts import Fault
 from muntin.run.catalog import Catalog
 from muntin.run.departures import Departures
@@ -77,7 +77,12 @@ class Receipt:
         notes = [note for f in met for note in progress.failures.read(catalog.jobs[f.job], f)]
         if not self._follow:
             return notes
-        return [*leaps(catalog.stream.name, before, progress.sources, behind, now), *notes]
+        some: dict[str, list[Reading]] = {r.source: [] for r in readings if r.leap is not None}
+        for reading in readings:
+            if reading.source in some:
+                some[reading.source].append(reading)
+        found = {name: leap_of(some[name]) for name in some.keys() & known}
+        return [*leaps(catalog.stream.name, before, found, behind, now), *notes]
 
     def lose(self, losses: Iterable[Loss]) -> None:
         """Notes what no source will give any more."""

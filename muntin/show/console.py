@@ -199,7 +199,8 @@ def _shown(console: Console, once: bool, control: _Control | None) -> Iterator[_
         yield _View(console, None)
         return
     columns = (TextColumn("reading"), BarColumn(), DownloadColumn(), TransferSpeedColumn())
-    with Progress(*columns, console=console, transient=True) as progress:
+    is_plain = not console.is_terminal  # where a bar would be an empty line
+    with Progress(*columns, console=console, transient=True, disable=is_plain) as progress:
         yield _View(console, progress)
 
 

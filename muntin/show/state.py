@@ -6,26 +6,36 @@ from collections.abc import Sequence
 
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
+from muntin.show.terminal import fits
 from muntin.store.inspection import Finding, Shown, Weight
 
 _STYLES = {Weight.DAMAGE: "bold red", Weight.LEFTOVER: "dim", Weight.NOTE: ""}
 
 
 def draw(shown: Shown, console: Console) -> None:
-    """Lists streams and tables."""
+    """Lists streams and tables. Where there is no room for a table, each stream is a paragraph."""
     console.print(f"{shown.place}: {size_text(shown.bytes)}", soft_wrap=True)
-    streams = _table("stream", "jobs", "batch", "sources", "records", "open panes", "files", "size")
+    names = ("stream", "jobs", "batch", "sources", "records", "open panes", "files", "size")
+    rows = []
     for each in shown.streams:
         numbers = (each.batch, each.sources, each.records, each.panes, each.files)
         told = (f"{number:,}" for number in numbers)
-        streams.add_row(each.name, ", ".join(each.jobs), *told, size_text(each.bytes))
-    console.print(streams)
-    tables = _table("results of", "rows", "files", "size")
-    for job in shown.tables:
-        tables.add_row(job.job, f"{job.rows:,}", f"{job.files:,}", size_text(job.bytes))
-    if shown.tables:
-        console.print(tables)
+        rows.append([each.name, ", ".join(each.jobs), *told, size_text(each.bytes)])
+    streams = _table(names, rows)
+    if fits(streams, console):
+        console.print(streams)
+    else:
+        for stream, (name, jobs, *cells) in zip(shown.streams, rows, strict=True):
+            line = ", ".join(f"{n} {cell}" for n, cell in zip(names[2:], cells, strict=True))
+            console.print(Text.assemble("stream ", (name, "bold"), f": {line}"))
+            console.print(Text(f"jobs of {name}: {jobs}" if stream.jobs else f"{name} has no jobs"))
+    tables = [
+        [job.job, f"{job.rows:,}", f"{job.files:,}", size_text(job.bytes)] for job in shown.tables
+    ]
+    if tables:
+        console.print(_table(("results of", "rows", "files", "size"), tables))
 
 
 def tell(findings: Sequence[Finding], console: Console, every: bool = False) -> None:
@@ -68,9 +78,11 @@ def size_text(size: float) -> str:
     return f"{size / 1000:,.1f} TB"
 
 
-def _table(*columns: str) -> Table:
+def _table(names: Sequence[str], rows: Sequence[Sequence[str]]) -> Table:
     table = Table(box=None, pad_edge=False, header_style="dim")
-    for number, column in enumerate(columns):
-        is_text = number == 0 or column == "jobs"
-        table.add_column(column, justify="left" if is_text else "right", overflow="fold")
+    for number, name in enumerate(names):
+        is_text = number == 0 or name == "jobs"
+        table.add_column(name, justify="left" if is_text else "right", overflow="fold")
+    for cells in rows:
+        table.add_row(*map(Text, cells))
     return table

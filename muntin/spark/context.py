@@ -24,7 +24,7 @@ from muntin.spark import internals
 from muntin.spark.executors import PATIENCE_SECONDS, no_executors
 from muntin.spark.first_tasks import prepared
 from muntin.spark.gateway import Jvm, JvmError, not_started, start
-from muntin.spark.master import is_local, require_reached
+from muntin.spark.master import is_local, require_reached, unanswered
 from muntin.spark.settings import WORKER_MEMORY
 from muntin.spark.shipping import provide
 from muntin.spark.trouble import explained
@@ -72,8 +72,12 @@ def own_context(
     """
     try:
         context = _awaited(jvm, stop, note)
-        with _ending(context):
-            yield context
+        try:
+            with _ending(context):
+                yield context
+        except Exception:
+            jvm.end()  # in peace, so that Spark removes its files
+            raise
         jvm.end()
     except _StoppedError:
         jvm.end()
@@ -141,7 +145,7 @@ class _Start:
         if is_local(master) or self._jvm.gateway is None:
             return None
         if self.context is None:
-            return f"{master} has not answered yet; Ctrl-C stops"
+            return unanswered(master)
         if internals.executors(self.context):
             return None
         return no_executors(master)

@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+import os
 import re
 import socket
 
-from muntin.errors import StartError
+from muntin.errors import InputError, StartError
+from muntin.spark.yarn import managers
 
 _SCHEME = "spark://"
+_YARN = "yarn"
 _PORT = 7077
 _SECONDS = 3.0
+_CORES = r"(\*|[1-9]\d*)"
+_KNOWN = re.compile(
+    rf"yarn|local(\[\s*{_CORES}\s*(,\s*\d+\s*)?\])?|local-cluster\[\s*\d+\s*,\s*\d+\s*,\s*\d+\s*\]"
+)
 
 
 def is_local(master: str | None) -> bool:
@@ -22,21 +29,54 @@ def is_alone(master: str | None) -> bool:
     return master is None or re.fullmatch(r"local(\[[^\]]*\])?", master) is not None
 
 
+def require_known(master: str | None) -> None:
+    """Refuses what Spark would not know as a master once it has started."""
+    if master is None or "://" in master or _KNOWN.fullmatch(master):
+        return
+    raise InputError(
+        f"--master {master} is no Spark master; give local[4] or local[*] for this machine, "
+        "spark://HOST:PORT, yarn or k8s://URL"
+    )
+
+
 def require_reached(master: str | None) -> None:
-    """Refuses a standalone master when none of its addresses takes a connection."""
-    if master is None or not master.startswith(_SCHEME):
+    """Refuses a master, or a YARN, when none of its addresses takes a connection."""
+    if master is None:
         return
     reasons = []
-    for address in master.removeprefix(_SCHEME).split(","):
+    for address in _addresses(master):
         reason = _unreached(address)
         if reason is None:
             return
         reasons.append(f"{address}: {reason}")
+    if not reasons:
+        return
+    check = "--master has the URL that its page or log shows"
+    if master == _YARN:
+        check = "HADOOP_CONF_DIR has the settings of the right cluster"
     raise StartError(
-        f"the Spark master {master} is not reached ({'; '.join(reasons)}); check that it runs, and "
-        "that --master has the URL that its page or log shows; without --master, Spark runs on "
-        "this machine"
+        f"{_named(master)} is not reached ({'; '.join(reasons)}); check that it runs, and that "
+        f"{check}; without --master, Spark runs on this machine"
     )
+
+
+def unanswered(master: str) -> str:
+    """That a master, which takes connections, says nothing."""
+    addresses = _addresses(master) if master == _YARN else []
+    at = f" at {', '.join(addresses)}" if addresses else ""
+    name = _named(master) if master == _YARN else master
+    return f"{name}{at} has not answered yet; Ctrl-C stops"
+
+
+def _named(master: str) -> str:
+    return "the resource manager of YARN" if master == _YARN else f"the Spark master {master}"
+
+
+def _addresses(master: str) -> list[str]:
+    """Where it is to be reached, HOST:PORT; none where that is not known."""
+    if master == _YARN:
+        return managers(os.environ)
+    return master.removeprefix(_SCHEME).split(",") if master.startswith(_SCHEME) else []
 
 
 def _unreached(address: str) -> str | None:

@@ -15,6 +15,7 @@ from obstore import exceptions
 from obstore.store import from_url
 
 from muntin.errors import InputError, StateError
+from muntin.store.patience import unanswered
 from muntin.store.requests import (
     LONGEST_PAUSE,
     SECONDS,
@@ -199,7 +200,19 @@ def _told() -> Iterator[None]:
     ) as error:  # fmt: skip
         raise RefusedError(_reason(error)) from error
     except (exceptions.BaseError, OSError) as error:
-        raise RequestError(_reason(error)) from error
+        is_final = _is_refused(error) or _status(error) == "404"
+        raise (RefusedError if is_final else RequestError)(_reason(error)) from error
+
+
+def _is_refused(error: Exception) -> bool:
+    """Whether credentials are refused. Of lists and tokens the library does not say so itself."""
+    status = _status(error)
+    return status in ("401", "403") or (status == "400" and "token request" in str(error))
+
+
+def _status(error: Exception) -> str:
+    found = _STATUS.search(str(error))
+    return "" if found is None else found[1][:3]
 
 
 def _reason(error: Exception) -> str:
@@ -210,12 +223,12 @@ def _reason(error: Exception) -> str:
         return "there is no such bucket; make one, or give another --state"
     if isinstance(error, FileNotFoundError | exceptions.NotFoundError):
         return "it is not there"
-    if isinstance(
+    if _is_refused(error) or isinstance(
         error, PermissionError | exceptions.PermissionDeniedError | exceptions.UnauthenticatedError
     ):
         return "the storage refuses these credentials"
     if (status := _STATUS.search(said)) is not None:
         return f"the storage answers {status[1].strip()}"
     if "timed out" in said or "error sending request" in said or "onnect" in said:
-        return "the storage does not answer"
+        return unanswered(said)
     return next(iter(said.strip().splitlines()), type(error).__name__)

@@ -24,7 +24,7 @@ from uuid import uuid4
 
 import pyarrow as pa
 
-from muntin.errors import StateError
+from muntin.errors import StateError, StorageError
 from muntin.fidelity.losses import Loss, Unmade
 from muntin.fidelity.score import State
 from muntin.fidelity.scoreboard import Source
@@ -277,6 +277,8 @@ class Checkpoint:
         """Says what to do about a file that is damaged or gone."""
         try:
             yield
+        except StorageError:  # which no copy mends
+            raise
         except StateError as error:
             raise StateError(
                 f"{error}; put back a copy of the state folder, or remove {self._folder} to read "

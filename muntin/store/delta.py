@@ -32,9 +32,10 @@ from deltalake.transaction import AddAction
 from pyarrow import dataset, fs
 from pyarrow.parquet import FileMetaData, ParquetWriter, read_metadata
 
-from muntin.errors import MuntinError, StateError
+from muntin.errors import MuntinError, StateError, StorageError
 from muntin.kernel.engine import literal, run
 from muntin.store import disk, entries, log
+from muntin.store.patience import unanswered
 from muntin.store.storage import LocalFolder, Storage
 
 # Files smaller than this are merged when there are so many. A size between small files and large
@@ -401,13 +402,19 @@ def explained(place: Storage, done: str, *names: str) -> Iterator[None]:
     """Says which table was to be used, and which of its files is to blame if one is."""
     try:
         yield
+    except StorageError:
+        raise
     except Exception as error:  # deltalake raises plain ones too, for example from its casts
         begin = f"the table {place} cannot be {done}"
         file = None
         if isinstance(place, LocalFolder):
             file = log.damaged(place.path(), map(place.path, names))
         if file is None:
-            raise StateError(f"{begin}: {_first_line(error)}") from error
+            said = str(error)
+            away = "error sending request" in said  # as the library calls any such failure
+            raise StateError(
+                f"{begin}: {unanswered(said) if away else _first_line(error)}"
+            ) from error
         raise StateError(
             f"{begin}: {file} is damaged or gone; put back a copy of it, or move {place} away, "
             "with the results up to now, and a new table begins"

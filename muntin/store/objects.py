@@ -10,21 +10,19 @@ from __future__ import annotations
 import io
 import os
 import tempfile
-import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import pyarrow as pa
 
-from muntin.errors import StateError
+from muntin.errors import StateError, StorageError
+from muntin.store.patience import Trying, has_answered
 from muntin.store.requests import (
-    FIRST_PAUSE,
-    LONGEST_PAUSE,
     SECONDS,
     AbsentError,
     RefusedError,
@@ -51,13 +49,18 @@ class ObjectStorage:
     url: str
     patience: float = PATIENCE
     told: tuple[tuple[str, str], ...] = ()  # what is no secret, for processes that may not know it
+    begins: bool = field(default=False, compare=False)  # made by a command, from what it was given
     appends = False
     needs_sync = False
 
     @classmethod
     def at(cls, url: str) -> ObjectStorage:
         """The storage as this process knows it, wherever it is sent."""
-        return cls(url, told=_kind(url).known(url))
+        return cls(url, told=_kind(url).known(url), begins=True)
+
+    def __reduce__(self) -> tuple[type[ObjectStorage], tuple[Any, ...]]:
+        """Whoever is sent it is in the middle of a run."""
+        return ObjectStorage, (self.url, self.patience, self.told)
 
     def __str__(self) -> str:
         return self.url
@@ -69,6 +72,9 @@ class ObjectStorage:
         return replace(self, url=f"{self.url}/{folder}")
 
     def options(self) -> dict[str, str] | None:
+        """What deltalake is to know, of a storage that has been reached: it says less if not."""
+        if self.begins and not has_answered(self.url):
+            self.size("_delta_log")
         return self._requests.options(self.patience)
 
     def patiently(self, use: Callable[[], T]) -> T:
@@ -185,20 +191,23 @@ class ObjectStorage:
 
     def _do(self, done: str, name: str, request: Callable[[], T]) -> T:
         """Makes a request until it succeeds, is refused, or the storage was waited for enough."""
-        until, pause = time.monotonic() + self.patience, FIRST_PAUSE
+        trying = Trying(self.url, self.patience, self.begins)
         while True:
             try:
-                return request()
+                with trying.watched():
+                    answer = request()
             except RequestError as error:
+                if isinstance(error, RefusedError):
+                    trying.answered()
+                elif trying.failed(str(error.__cause__ or error), str(error)):
+                    continue
                 place = self.where(name)
                 if isinstance(error, TakenError):
                     raise _LostError(f"{place} is there already") from error
-                if isinstance(error, AbsentError):
-                    raise _AbsentError(f"{place} cannot be {done}: {error}") from error
-                if isinstance(error, RefusedError) or time.monotonic() + pause > until:
-                    raise StateError(f"{place} cannot be {done}: {error}") from error
-            time.sleep(pause)
-            pause = min(2 * pause, LONGEST_PAUSE)
+                kind = _AbsentError if isinstance(error, AbsentError) else StorageError
+                raise kind(f"{place} cannot be {done}: {error}") from error
+            trying.answered()
+            return answer
 
 
 class _Ranges(io.RawIOBase):

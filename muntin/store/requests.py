@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
 SECONDS = 20.0  # for one request, at the most
-FIRST_PAUSE, LONGEST_PAUSE = 0.1, 3.0  # before it is made again
+LONGEST_PAUSE = 3.0  # seconds before it is made again
 
 
 class RequestError(Exception):

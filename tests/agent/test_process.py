@@ -93,6 +93,7 @@ def test_it_runs_without_what_pipelines_need(tmp_path: Path, alone: dict[str, st
 
 
 def test_other_commands_say_what_to_install(tmp_path: Path, alone: dict[str, str]) -> None:
+    (tmp_path / "x.sql").touch()
     for command, module in (("try", "sqlglot"), ("run", "pyspark")):
         done = subprocess.run(
             [sys.executable, "-m", "muntin", command, str(tmp_path / "x.sql")],

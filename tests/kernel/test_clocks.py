@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from muntin.fidelity.scoreboard import Source
+from muntin.fidelity.stream_time import Leap, leapt
 from muntin.kernel.clocks import BatchClock, Clock, Clocks
 from muntin.model.records import NOWHERE, TIME
 from tests.effort import examples
@@ -81,3 +82,24 @@ def test_where_nothing_is_late_all_is_believed() -> None:
     clock = Clock()
     assert clock.advance(array([1, 9000, 2])).tolist() == [m * SECOND for m in (1, 9000, 9000)]
     assert clock.place(np.array([NOWHERE, 7]), array([3])).tolist() == [3 * SECOND, 7]
+
+
+def test_a_leap_is_between_neighbours_however_far_a_batch_goes() -> None:
+    log = [*range(500), *range(700, 1200), *range(1300, 1400)]
+    for pieces in (1, 7):
+        clock = Clock(0, step=60 * SECOND)
+        for piece in np.array_split(array(log), pieces):
+            clock.advance(piece)
+        assert clock.leap == Leap(499 * SECOND, 702 * SECOND)  # which three records confirm
+    without = BatchClock(0, step=60 * SECOND)
+    without.advance(array(log[::-1]))
+    assert without.leap == Leap(499 * SECOND, 700 * SECOND)
+
+
+def test_parts_without_order_fill_the_gaps_of_each_other() -> None:
+    first, second, filling = Leap(0, 400), Leap(100, 500), Leap(400, 600)
+    assert leapt([first, None, second]) == first
+    assert leapt([first, second], in_order=False) == Leap(100, 400)
+    assert leapt([first, second, filling], in_order=False) is None
+    assert leapt([first, None], in_order=False) is None
+    assert leapt([]) is leapt([], in_order=False) is None

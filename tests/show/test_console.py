@@ -94,6 +94,21 @@ def test_a_wrong_file_is_told_and_leaves_nothing_behind(folder: Path) -> None:
 
 
 @pytest.mark.jvm
+@pytest.mark.parametrize("more", [(), ("--local-dir", "scratch")])
+def test_a_run_that_fails_leaves_no_files_of_spark(folder: Path, more: tuple[str, ...]) -> None:
+    with (folder / "logs" / "web.jsonl").open("a") as log:
+        log.write("no JSON\n")
+    (folder / "jobs.sql").write_text(SQL.replace("TIMESTAMP ts", "TIMESTAMP ts ON BAD ROW FAIL"))
+    process = start(folder, "run", "jobs.sql", "--once", "--state", "st", *more)
+    _, err = process.communicate(timeout=PATIENCE)
+    assert process.returncode == 1
+    assert err.startswith("error:")
+    left = {path.name for path in folder.iterdir()}
+    assert left - {"scratch"} == {"jobs.sql", "logs", "st"}
+    assert not more or list((folder / "scratch").iterdir()) == []
+
+
+@pytest.mark.jvm
 def test_a_run_ends_with_its_jvm_and_says_what_to_do_next(folder: Path) -> None:
     process = start(folder, "run", "jobs.sql", "--once", "--state", "st", "--master", "local[1]")
     jvm = wait_for_child(process)
@@ -110,9 +125,9 @@ def test_a_run_ends_with_its_jvm_and_says_what_to_do_next(folder: Path) -> None:
 
 @pytest.mark.jvm
 def test_spark_says_itself_what_it_wants(folder: Path) -> None:
-    process = start(folder, "run", "jobs.sql", "--once", "--master", "foo")
+    process = start(folder, "run", "jobs.sql", "--once", "--master", "foo://a")
     _, err = process.communicate(timeout=PATIENCE)
-    message = "error: Spark did not start on foo: Master must either be yarn or start with"
+    message = "error: Spark did not start on foo://a: Master must either be yarn or start with"
     assert err.startswith(message)
     assert len(err.strip().splitlines()) == 1
 

@@ -5,12 +5,15 @@ from __future__ import annotations
 import json
 import sys
 import tarfile
+from io import StringIO
 from pathlib import Path
 
 import pytest
+from rich.console import Console
 
 from muntin.cli import main
-from muntin.show.state import size_text
+from muntin.show.state import draw, size_text
+from muntin.store.inspection import Shown, StreamShown, TableShown
 from tests.store.test_migrations import SAMPLES
 
 
@@ -62,6 +65,26 @@ def test_what_is_left_over_is_counted(tmp_path: Path, capsys: pytest.CaptureFixt
     out, _ = printed(capsys, "check", tmp_path, "--all")
     assert out.count("left over: ") == 300
     assert f"left over: {stream}/blocks-7.tape: belongs to no state" in out
+
+
+@pytest.mark.parametrize(("width", "wide"), [(80, False), (160, True)])
+def test_names_of_jobs_are_not_broken(width: int, wide: bool) -> None:
+    jobs = ("errors_by_path", "slow_requests_of_shops", "sessions_by_country", "totals_of_the_day")
+    shown = Shown("state", 2_000, [StreamShown("access", 7, 9, jobs, 3, 12_345, 60, 5, 1_500)])
+    shown.tables += [TableShown(job, 7, 1, 500) for job in jobs]
+    out = StringIO()
+    draw(shown, Console(file=out, width=width, highlight=False))
+    lines = out.getvalue().splitlines()
+    assert all(len(line) <= width for line in lines)
+    assert all(sum(job in line for line in lines) == 2 for job in jobs)
+    assert (" open panes " in lines[1] and " 12,345 " in lines[2]) is wide
+    if not wide:
+        assert lines[1:5] == [
+            "stream access: batch 7, sources 3, records 12,345, open panes 60, files 5, size ",
+            "1.5 kB",
+            "jobs of access: errors_by_path, slow_requests_of_shops, sessions_by_country, ",
+            "totals_of_the_day",
+        ]
 
 
 def test_sizes_are_told_in_units() -> None:

@@ -14,9 +14,9 @@ from pathlib import Path
 
 import pytest
 
-from muntin.errors import SparkError
+from muntin.errors import InputError, SparkError
 from muntin.spark.internals import spark_home
-from muntin.spark.master import is_local, require_reached
+from muntin.spark.master import is_local, require_known, require_reached
 from tests.ports import free_port
 from tests.show.test_console import ROWS, SQL, start
 from tests.waiting import PATIENCE, wait_for
@@ -52,6 +52,23 @@ def test_masters_are_reached_or_not() -> None:
         with pytest.raises(SparkError, match=re.escape(f"is not reached ({why}")):
             require_reached(f"spark://{address}")
     assert (is_local(None), is_local("local[2]"), is_local("spark://a:1")) == (True, True, False)
+
+
+@pytest.mark.parametrize(
+    "master",
+    [None, "local", "local[2]", "local[*]", "local[*,4]", "local-cluster[2,1,900]",
+     "yarn", "spark://a:1", "spark://a:1,b:2", "k8s://https://a:6443", "other://a"],
+)  # fmt: skip
+def test_masters_that_spark_knows(master: str | None) -> None:
+    require_known(master)
+
+
+@pytest.mark.parametrize(
+    "master", ["", "lokal", "local[0]", "local[x]", "local[2", "Yarn", "a:7077"]
+)
+def test_what_is_no_master_is_refused(master: str) -> None:
+    with pytest.raises(InputError, match="is no Spark master; give local"):
+        require_known(master)
 
 
 @pytest.mark.parametrize("words", [("run", "jobs.sql", "--once"), ("ask", "SELECT n FROM sums")])
@@ -112,6 +129,42 @@ def test_a_cluster_that_has_nothing_to_give_is_told_and_left_at_once(folder: Pat
         assert "Traceback" not in err
         assert "Exception" not in err
         assert time.monotonic() - began < 30
+
+
+def with_yarn(folder: Path, address: str) -> None:
+    settings = {"resourcemanager.address": address, "resourcemanager.hostname": "elsewhere"}
+    properties = "".join(
+        f"<property><name>yarn.{name}</name><value>{value}</value></property>"
+        for name, value in settings.items()
+    )
+    (folder / "yarn-site.xml").write_text(f"<configuration>{properties}</configuration>")
+
+
+def test_a_yarn_that_is_not_there_is_told(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with_yarn(folder, "127.0.0.1:1")
+    monkeypatch.setenv("HADOOP_CONF_DIR", str(folder))
+    why = (
+        "the resource manager of YARN is not reached (127.0.0.1:1: Connection refused); check that"
+    )
+    with pytest.raises(SparkError, match=re.escape(why)):
+        require_reached("yarn")
+
+
+@pytest.mark.jvm
+def test_a_yarn_that_does_not_answer_is_told_and_left_at_once(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with silent() as address:
+        with_yarn(folder, address)
+        monkeypatch.setenv("HADOOP_CONF_DIR", str(folder))
+        process = start(folder, "run", "jobs.sql", "--once", "--master", "yarn")
+        lines_of(process, f"the resource manager of YARN at {address} has not answered yet")
+        began = time.monotonic()
+        process.send_signal(signal.SIGINT)
+        _, err = process.communicate(timeout=PATIENCE)
+    assert (process.returncode, err.strip().splitlines()[-1]) == (130, "stopped")
+    assert "Traceback" not in err
+    assert time.monotonic() - began < 30
 
 
 @pytest.mark.jvm

@@ -6,7 +6,9 @@ import json
 import os
 import pickle
 import threading
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
@@ -16,7 +18,7 @@ import pytest
 from obstore.store import from_url
 from pyarrow import parquet
 
-from muntin.errors import InputError, StateError
+from muntin.errors import InputError, StateError, StorageError
 from muntin.store import objects
 from muntin.store.buckets import Bucket
 from muntin.store.objects import ObjectStorage
@@ -106,13 +108,16 @@ def test_one_that_goes_on_failing_or_stalls_is_told(s3: S3) -> None:
     with pytest.raises(StateError, match=r"state/a cannot be read: the storage does not answer"):
         storage.read("a")
     proxy.fault = lambda method, path: 403
-    with pytest.raises(StateError, match="the storage refuses these credentials"):
-        storage.read("a")
+    for refused in (lambda: ObjectStorage(url).read("a"), lambda: ObjectStorage(url).names("")):
+        with pytest.raises(StateError, match="the storage refuses these credentials"):
+            refused()
     proxy.fault = lambda method, path: None
     with pytest.raises(StateError, match=r"state/a cannot be read: it is not there"):
         ObjectStorage(url).read("a")
     with pytest.raises(StateError, match="there is no such bucket; make one"):
         ObjectStorage("s3://nobodys/state").put("a", b"")
+    with pytest.raises(StateError, match="there is no such bucket; make one"):
+        ObjectStorage("s3://nobodys/state").names("")
 
 
 def test_an_answer_that_was_lost_is_no_defeat(s3: S3) -> None:
@@ -150,11 +155,62 @@ def test_keys_are_found_in_profiles(
         ObjectStorage(s3[0]).read("a")
 
 
+class Silent(BaseHTTPRequestHandler):
+    def log_message(self, *args: object) -> None:
+        pass
+
+
+@contextmanager
+def google(handler: type[Silent], monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Google's storage, as a handler has it answer; nobody is asked for a token."""
+    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        key = dict.fromkeys(("client_email", "private_key", "private_key_id"), "")
+        told = key | {"gcs_base_url": f"http://127.0.0.1:{server.server_port}"}
+        store = from_url(
+            "gs://bucket/state",
+            config={"service_account_key": json.dumps(told | {"disable_oauth": True})},
+            client_options={"allow_http": True},
+            retry_config={"max_retries": 0},
+        )
+        monkeypatch.setattr(objects, "_opened", lambda *_: Bucket("gs://bucket/state", store, {}))
+        yield
+        server.shutdown()
+
+
+@pytest.mark.parametrize("status", [401, 403])
+def test_credentials_that_google_refuses_are_told_at_once(
+    status: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[str] = []
+
+    class Handler(Silent):
+        def do_GET(self) -> None:
+            asked.append(self.path)
+            self.send_response(status)
+            self.send_header("content-length", "0")
+            self.end_headers()
+
+        do_HEAD = do_PUT = do_GET  # noqa: N815
+
+    with google(Handler, monkeypatch):
+        storage = ObjectStorage("gs://bucket/state")
+        for request in (
+            lambda: storage.tagged("lease"),
+            lambda: storage.put("a", b""),
+            lambda: storage.folders("streams"),
+            lambda: storage.sizes(""),
+        ):
+            with pytest.raises(StorageError, match=r"the storage refuses these credentials$"):
+                request()
+    assert len(asked) == 4
+
+
 def test_google_is_told_the_number_of_what_is_exchanged(monkeypatch: pytest.MonkeyPatch) -> None:
     """It compares these, and no tags. Nothing that speaks as it does can be installed for tests."""
     asked: list[str | None] = []
 
-    class Handler(BaseHTTPRequestHandler):
+    class Handler(Silent):
         def do_PUT(self) -> None:
             self.rfile.read(int(self.headers["content-length"]))
             asked.append(self.headers["x-goog-if-generation-match"])
@@ -164,22 +220,9 @@ def test_google_is_told_the_number_of_what_is_exchanged(monkeypatch: pytest.Monk
             self.send_header("content-length", "0")
             self.end_headers()
 
-        def log_message(self, *args: object) -> None:
-            pass
-
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        key = dict.fromkeys(("client_email", "private_key", "private_key_id"), "")
-        told = key | {"gcs_base_url": f"http://127.0.0.1:{server.server_port}"}
-        store = from_url(
-            "gs://bucket/state",
-            config={"service_account_key": json.dumps(told | {"disable_oauth": True})},
-            client_options={"allow_http": True},
-        )
-        monkeypatch.setattr(objects, "_opened", lambda *_: Bucket("gs://bucket/state", store, {}))
+    with google(Handler, monkeypatch):
         storage = ObjectStorage("gs://bucket/state", patience=5)
         first = storage.create("lease", b"1")
         assert first is not None
         assert storage.exchange("lease", b"2", first) == Tag('"same"', "18")
-        server.shutdown()
     assert asked == ["0", "17"]

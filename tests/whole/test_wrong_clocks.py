@@ -96,6 +96,20 @@ def test_a_leap_that_more_records_confirm_is_believed_and_told(tmp_path: Path) -
     assert (result.c2.area, str(result.c2.reason)) == (0.0, "exhausted")
 
 
+def test_many_records_that_come_at_once_are_no_leap(tmp_path: Path) -> None:
+    """However far a batch goes: one record follows the other."""
+    run = Run(tmp_path, "1 MINUTE", idle=3600)
+    run.write("a", *range(90), at=90)
+    run.at(90)
+    run.write("a", *range(90, 590), at=91)
+    run.at(91)
+    assert run.notes[1:] == []
+    run.write("a", *range(590, 700), *range(900, 1000), at=92)
+    run.at(92)
+    (note,) = run.notes[1:]
+    assert "leaps ahead by 203 seconds, from 1970-01-01 00:11:39 to 1970-01-01 00:15:02" in note
+
+
 def test_gaps_of_quiet_servers_are_not_told(tmp_path: Path) -> None:
     run = Run(tmp_path, "10 SECONDS", idle=10_000)
     run.write("a", 100, 200, 201, 202, 300, 301, 302, 990, 991, 992, at=1000)

@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from muntin.collections.groups import Bounds
+from muntin.durations import parse_duration
 from muntin.errors import InputError
-from muntin.units import parse_bytes, parse_duration
+from muntin.units import parse_bytes
 
 
 @dataclass(frozen=True)
