@@ -198,13 +198,14 @@ def start(master: str | None, may_archive: bool = False) -> Jvm:
 
 
 def not_started(master: str | None, said: str) -> StartError:
-    """Spark's own reason where it gives one, or the cause of all others in a trace of Java's.
+    """Spark's own reason where it gives one, or the cause of all others in a trace of Java's, or
+    what that begins with.
 
     Else the end of what was said, and what it needs.
     """
     begin = f"Spark did not start on {master or 'local[*]'}"
     reason = re.search(r"(?:SparkException|Error): (.+)", said)
-    causes = re.findall(r"^Caused by: [\w.$]+: (.+)", said, re.MULTILINE)
+    causes = re.findall(r"^(?:Caused by)?: [\w.$]+: (.+)", said, re.MULTILINE)
     if reason is not None or causes:
         return StartError(f"{begin}: {reason[1] if reason else causes[-1]}")
     return StartError(f"{begin}: {said[-2000:].strip()}\n{NEEDS_JAVA}")

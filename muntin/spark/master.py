@@ -17,6 +17,7 @@ _CORES = r"(\*|[1-9]\d*)"
 _KNOWN = re.compile(
     rf"yarn|local(\[\s*{_CORES}\s*(,\s*\d+\s*)?\])?|local-cluster\[\s*\d+\s*,\s*\d+\s*,\s*\d+\s*\]"
 )
+_NUMBER = re.compile(r"\d+|0x[0-9a-f]*", re.IGNORECASE)
 
 
 def is_local(master: str | None) -> bool:
@@ -82,7 +83,8 @@ def _addresses(master: str) -> list[str]:
 def _unreached(address: str) -> str | None:
     """Why nobody takes a connection at an address; None if somebody does."""
     found = re.fullmatch(r"\[?([^\[\]]+?)\]?(?::(\d+))?", address)
-    if found is None or int(found[2] or _PORT) > 65535:
+    # A number would be taken for an address: 127001 for 0.1.240.25.
+    if found is None or _NUMBER.fullmatch(found[1]) or int(found[2] or _PORT) > 65535:
         return "this is no HOST:PORT"
     try:
         socket.create_connection((found[1], int(found[2] or _PORT)), _SECONDS).close()

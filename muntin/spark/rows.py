@@ -133,8 +133,7 @@ class SortedRows(InGroups):
 
     @property
     def digests(self) -> Mapping[Kind, str]:
-        """Nobody asks for them: rows of a job that shows open windows are `in_order`."""
-        return {}
+        raise NotImplementedError("rows of a job that shows open windows are to be `in_order`")
 
     def write(self, windows: WaitingWindows, writer: Writer, first: int) -> list[Part]:
         moved, every = self._in_ranges()

@@ -134,7 +134,7 @@ class Bucket:
         with _told():
             obstore.delete(self._store, names)
 
-    def sweep(self) -> None:
+    def sweep(self, folders: Sequence[str], before: float) -> None:
         """Nothing is left: what was not put as a whole is not there."""
 
 

@@ -15,6 +15,7 @@ removed.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
@@ -48,7 +49,7 @@ from muntin.store.document import Document, apply, decode, difference, encode
 from muntin.store.migrations import VERSION, migrated, too_old
 from muntin.store.panes import PaneFile, PaneFiles
 from muntin.store.repeats import Ends
-from muntin.store.storage import Place, Storage, storage_of
+from muntin.store.storage import ABANDONED_SECONDS, Place, Storage, storage_of
 from muntin.store.tallies import Stored, TallyFiles
 from muntin.windows.choice import Choice
 
@@ -202,6 +203,7 @@ class Checkpoint:
         self._decisions.require_newest()
         self._folder.remove(unneeded)
         self._folder.remove(PaneFiles(self._folder, dict(self._panes)).strays())
+        self._state.sweep([self._name], time.time() - ABANDONED_SECONDS)
 
     def unneeded(self, needed: Collection[str]) -> list[str]:
         """The files of blocks, tallies and states that are not needed."""

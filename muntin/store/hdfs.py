@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager, suppress
 from functools import lru_cache, partial
+from itertools import chain
 from pathlib import Path
 from threading import Thread
 from typing import TypeVar
@@ -26,7 +27,10 @@ from muntin.store.requests import AbsentError, RefusedError, RequestError, Tag, 
 _PIECE = 8 << 20  # bytes that are written at once
 _KNOCK_SECONDS = 5.0
 _ATTEMPTS = 20
-_HIDDEN = re.compile(r"\..+\.tmp(\.\d+)?")  # our files that are not whole, and deltalake's
+_HIDDEN = re.compile(r"\..+\.tmp(\.\d+)?")  # files that are not whole
+# Those of ours, which have names that nobody else gives, and those that deltalake makes of tables.
+_OURS = re.compile(r"(?:.+/)?\.[^/]+\.[0-9a-f]{32}\.tmp")
+_OF_TABLES = re.compile(r".+/(?:_delta_log/\.[^/]+|\.part-[^/]+\.parquet)\.tmp(?:\.\d+)?")
 _URL = re.compile(r"hdfs://([\w.-]+)(?::(\d{1,5}))?((?:/[^/]+)+)")
 _ODD = re.compile(r"[^A-Za-z0-9_./:+=~-]")
 _PASSING = re.compile(
@@ -136,8 +140,8 @@ class Hdfs:
 
     def listed(self, folder: str) -> tuple[list[str], list[str]]:
         with self._told():
-            found = [each for each in self._list(folder) if not _is_own(_last(each))]
-        names = [_last(each) for each in found if not each.isdir]
+            found = self._list(folder)
+        names = [_last(each) for each in found if not each.isdir and not _is_own(_last(each))]
         return names, [_last(each) for each in found if each.isdir]
 
     def sizes(self, folder: str) -> dict[str, int]:
@@ -152,11 +156,14 @@ class Hdfs:
             for name in names:
                 self._delete(name)
 
-    def sweep(self) -> None:
+    def sweep(self, folders: Sequence[str], before: float) -> None:
         with self._told():
-            for each in self._list("", recursive=True):
-                if not each.isdir and _HIDDEN.fullmatch(_last(each)):
-                    self._delete(each.path.removeprefix(f"{self._root}/"))
+            here = (each for each in self._list("") if not each.isdir)
+            for each in chain(here, *map(self._files, folders)):
+                name = each.path.removeprefix(f"{self._root}/")
+                is_left = _OURS.fullmatch(name) or _OF_TABLES.fullmatch(name)
+                if is_left and each.modification_time < 1000 * before:
+                    self._delete(name)
 
     def _path(self, name: str) -> str:
         return f"{self._root}/{name}" if name else self._root
@@ -200,6 +207,14 @@ class Hdfs:
             every = self._do(lambda client: list(client.list_status(path, recursive)))
             return [each for each in every if each.path != path]  # which a file is to itself
         return []
+
+    def _files(self, folder: str) -> Iterator[FileStatus]:
+        """All files in a folder, which is listed piece by piece: the whole may take long."""
+        for each in self._list(folder):
+            if each.isdir:
+                yield from self._files(f"{folder}/{_last(each)}")
+            else:
+                yield each
 
     def _versions(self, name: str) -> list[int]:
         """The numbers of an object, the largest last."""

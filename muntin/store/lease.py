@@ -23,6 +23,8 @@ from muntin.units import moment
 SECONDS = 30.0
 _NAME = "lease"
 _RENEWALS = 3  # within the time of a lease
+_FOLDERS = ("streams", "results", "spark")  # beside which there may be those of others
+_STALE_SECONDS = 600.0  # after which nobody is writing what is not whole, with clocks that differ
 
 
 class Lease:
@@ -44,6 +46,11 @@ class Lease:
         self._thread = Thread(target=self._keep, name="muntin-lease", daemon=True)
         if not alone:
             self._thread.start()
+        try:  # which may take longer than a lease that nobody renews
+            storage.sweep(_FOLDERS, clock() - _STALE_SECONDS)
+        except BaseException:
+            self.close()
+            raise
 
     def _take(self) -> Tag:
         found = self._storage.tagged(_NAME)
@@ -58,7 +65,6 @@ class Lease:
             found = self._storage.tagged(_NAME)
             by = "another program" if found is None else str(_read(found[0])[0])
             raise StateError(_in_use(self._storage, f"{by}, which has just begun"))
-        self._storage.sweep()
         return tag
 
     def _told(self, is_over: bool = False) -> bytes:

@@ -179,9 +179,8 @@ class ObjectStorage:
             with suppress(_AbsentError):
                 self._do("removed", several[0], lambda: self._requests.delete(several))
 
-    def sweep(self) -> None:
-        """Removes what others were writing when they were killed; nobody else may write now."""
-        self._do("listed", "", self._requests.sweep)
+    def sweep(self, folders: Sequence[str], before: float) -> None:
+        self._do("listed", "", lambda: self._requests.sweep(folders, before))
 
     def sync(self, names: Iterable[str]) -> None:
         """Nothing is left to do: a request returns when an object will stay."""

@@ -86,8 +86,9 @@ def _windows(rows: pa.Table, known: Mapping[str, int]) -> pa.Table:
     """The windows of rows that a table may have, each once."""
     upto = pa.table({"window_name": list(known), "upto": pa.array(known.values(), pa.int64())})
     within = f"{_position(rows.schema)} <= upto"
-    sql = f"SELECT DISTINCT {_WINDOW} FROM rows JOIN known USING (window_name) WHERE {within}"
-    return run(sql, {"rows": rows, "known": upto}, _DOING)
+    sql = f"SELECT DISTINCT {_WINDOW} FROM keys JOIN known USING (window_name) WHERE {within}"
+    # Without the columns of the result, of which one may be called `upto`, too.
+    return run(sql, {"keys": rows.select(_WINDOW.split(", ")), "known": upto}, _DOING)
 
 
 def _decided(table: Snapshot, mine: pa.Table, fresh: Iterable[pa.Table]) -> pa.Table:
@@ -131,14 +132,18 @@ def _typed(sql: str, tables: Mapping[str, pa.Table]) -> pa.Table:
 
 def _sifted(rows: pa.Table, decided: pa.Table) -> pa.Table:
     """The rows without windows that are the same, and with the revision of those that are not."""
-    numbered = rows.append_column("__row", pa.array(range(rows.num_rows), pa.int64()))
+    # Without the columns of the result, which may be called as anything here is.
+    keys = rows.select([*_WINDOW.split(", "), "revision"])
+    keys = keys.append_column("place", pa.array(range(rows.num_rows), pa.int64()))
     sql = (
-        "SELECT rows.* EXCLUDE (__row) REPLACE (coalesce(decided.revision, rows.revision) AS "
-        f"revision) FROM rows LEFT JOIN decided USING ({_WINDOW}) "
-        "WHERE NOT coalesce(same, false) ORDER BY __row"
+        "SELECT NOT coalesce(same, false) AS stays, "
+        "coalesce(decided.revision, keys.revision) AS revision "
+        f"FROM keys LEFT JOIN decided USING ({_WINDOW}) ORDER BY place"
     )
-    found = run(sql, {"rows": numbered, "decided": decided}, _DOING)
-    return found.cast(rows.schema)
+    found = run(sql, {"keys": keys, "decided": decided}, _DOING)
+    at = rows.schema.get_field_index("revision")
+    field = rows.schema.field(at)
+    return rows.set_column(at, field, found["revision"].cast(field.type)).filter(found["stays"])
 
 
 def _row_sql(schema: pa.Schema) -> str:

@@ -82,5 +82,7 @@ class Requests(Protocol):
     def delete(self, names: Sequence[str]) -> None:
         """Removes objects; that one is not there may be an AbsentError."""
 
-    def sweep(self) -> None:
-        """Removes what programs that were killed have left half-written."""
+    def sweep(self, folders: Sequence[str], before: float) -> None:
+        """Removes what was left half-written, right under the URL or anywhere in these folders, and
+        was not touched since `before`, in seconds since 1970.
+        """

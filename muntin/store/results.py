@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
@@ -23,7 +24,7 @@ from muntin.store.hold import require_usable
 from muntin.store.parts import NUMBER, FileParts, Numbered, PartWriter, in_order
 from muntin.store.repeats import Ends, Sifting, ends_of, without_repeats
 from muntin.store.settling import Tasks
-from muntin.store.storage import LocalFolder, Place, Storage, storage_of
+from muntin.store.storage import ABANDONED_SECONDS, LocalFolder, Place, Storage, storage_of
 from muntin.store.untaken import UntakenRows, untaken_of
 
 _FIRST_FILES = 2  # that are looked at for the newest windows
@@ -289,6 +290,8 @@ class Results:
                 if delta.exists(place):
                     delta.compact(place)
                     self._unsynced.setdefault(job, [])
+                    # What tasks that were killed have left, which no table knows of.
+                    self._state.sweep([f"{FOLDER}/{job}"], time.time() - ABANDONED_SECONDS)
             except StateError as error:
                 yield f"results of job '{job}': {error}; this is tried again later"
 

@@ -19,6 +19,7 @@ from muntin.store import disk
 if TYPE_CHECKING:
     import pyarrow as pa
 
+ABANDONED_SECONDS = 3600.0  # after which, while a run goes on, nobody writes what is not whole
 _SCHEMES = ("s3", "s3a", "gs", "abfs", "abfss", "az", "hdfs")
 T = TypeVar("T")
 
@@ -80,6 +81,13 @@ class Storage(Protocol):
 
     def remove(self, names: Iterable[str]) -> None:
         """Removes files; those that are not there are none to remove."""
+
+    def sweep(self, folders: Sequence[str], before: float) -> None:
+        """Removes what programs or tasks that were killed have left half-written, listed to nobody.
+
+        It is right in here or anywhere in these folders, and was not touched since `before`, in
+        seconds since 1970. Who writes it after all writes it again.
+        """
 
     def sync(self, names: Iterable[str]) -> None:
         """Returns when files and folders will outlast a power cut."""
@@ -239,6 +247,9 @@ class LocalFolder:
                 raise StateError(
                     f"{self.path(name)} cannot be removed: {error.strerror}"
                 ) from error
+
+    def sweep(self, folders: Sequence[str], before: float) -> None:
+        """Nothing: files have their own names from the beginning, and go as strays."""
 
     def sync(self, names: Iterable[str]) -> None:
         disk.sync(self.root.parent if name == ".." else self.path(name) for name in names)

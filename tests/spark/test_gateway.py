@@ -12,6 +12,7 @@ from muntin.spark.gateway import not_started
     [
         ("SparkException: Master must start so\n\tat a.b(C)", "Master must start so"),
         ("\tat a\nCaused by: x.Y: closed\nCaused by: java.Z: refused\n\tat d", "refused"),
+        ("An error occurred while calling o.\n: java.lang.X: odd\n\tat a.b(C)", "odd"),
         ("java: not found", "java: not found\nSpark needs Java"),
     ],
 )  # fmt: skip

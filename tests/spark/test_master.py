@@ -47,6 +47,9 @@ def test_masters_are_reached_or_not() -> None:
         ("127.0.0.1:1", "127.0.0.1:1: Connection refused"),
         ("127.0.0.1:1,127.0.0.1:2", "127.0.0.1:1: Connection refused; 127.0.0.1:2: Conn"),
         ("127.0.0.1:99999", "127.0.0.1:99999: this is no HOST:PORT"),
+        ("127001:7077", "127001:7077: this is no HOST:PORT"),
+        ("2130706433", "2130706433: this is no HOST:PORT"),  # which is 127.0.0.1
+        ("0x7f000001:1", "0x7f000001:1: this is no HOST:PORT"),
         ("no.such.host.invalid:7077", "no.such.host.invalid:7077: "),
     ):
         with pytest.raises(SparkError, match=re.escape(f"is not reached ({why}")):

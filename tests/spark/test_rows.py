@@ -13,6 +13,7 @@ import pytest
 import muntin as mt
 from muntin.run.many import StoredResult
 from muntin.run.results import AtHand, Result
+from muntin.spark.rows import SortedRows, Waits
 from muntin.spark.runner import Settings, SparkRun
 from muntin.store.results import Results
 from tests.spark.sending import Sent
@@ -100,6 +101,14 @@ def test_what_reaches_the_driver_does_not_grow_with_rows(
         assert (found.num_rows, isinstance(found, StoredResult)) == (keys, True)
         sizes.append(sent.bytes)
     assert sizes[1] < 1.3 * sizes[0] < 100_000, sizes
+
+
+def test_rows_that_are_not_sorted_yet_have_no_digests() -> None:
+    """Which would say of every window that it is as it was shown last."""
+    nobody: Any = None
+    rows = SortedRows(nobody, nobody, (), Waits(), lambda: None)
+    with pytest.raises(NotImplementedError, match="are to be `in_order`"):
+        rows.digests  # noqa: B018
 
 
 @pytest.mark.parametrize("more", [0, 1])

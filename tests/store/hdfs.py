@@ -129,14 +129,18 @@ class Server:
         return True
 
 
-@cache
 def jars() -> Path:
     """The folder with the jars; the test is skipped where there is none."""
-    words = [str(_ROOT / "scripts" / "hdfs-jars"), sys.executable]
-    done = subprocess.run(words, capture_output=True, text=True)
+    done = _asked_for_jars()
     if done.returncode:
         pytest.skip(done.stderr.strip())
     return Path(done.stdout.strip())
+
+
+@cache  # of failures, too: each would take as long as the first
+def _asked_for_jars() -> subprocess.CompletedProcess[str]:
+    words = [str(_ROOT / "scripts" / "hdfs-jars"), sys.executable]
+    return subprocess.run(words, capture_output=True, text=True)
 
 
 @contextmanager

@@ -5,12 +5,15 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import threading
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from muntin.errors import StateError
+from muntin.store import lease
 from muntin.store.checkpoint import Checkpoint
 from muntin.store.hold import StateHold, locked, require_free
 from muntin.store.holder import Holder
@@ -18,6 +21,7 @@ from muntin.store.lease import SECONDS, Lease
 from muntin.store.objects import ObjectStorage
 from muntin.store.requests import Tag
 from tests.store.test_checkpoint import advanced, block, first
+from tests.waiting import wait_for
 
 
 class Elsewhere(Lease):
@@ -92,6 +96,34 @@ def test_of_two_who_take_a_lease_that_is_over_one_has_it(url: str) -> None:
 
     with pytest.raises(StateError, match="in use by process 4711 on web-7, which has just begun"):
         Lease(Slow(url), lambda: 1000.0, alone=True)
+
+
+def test_a_lease_is_renewed_while_what_others_left_is_swept(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lease, "SECONDS", 0.3)
+    storage = ObjectStorage(url)
+
+    class Slow(ObjectStorage):
+        def sweep(self, folders: Sequence[str], before: float) -> None:
+            taken = storage.tagged("lease")
+            wait_for(lambda: storage.tagged("lease") != taken)
+
+    held = Lease(Slow(url))
+    held.require_there()
+    held.close()
+
+
+def test_a_lease_is_let_go_where_what_others_left_cannot_be_swept(url: str) -> None:
+    class Refusing(ObjectStorage):
+        def sweep(self, folders: Sequence[str], before: float) -> None:
+            raise StateError("it cannot be listed")
+
+    for alone in (True, False):
+        with pytest.raises(StateError, match="it cannot be listed"):
+            Lease(Refusing(url), alone=alone)
+        require_free(url)
+    assert "muntin-lease" not in {thread.name for thread in threading.enumerate()}
 
 
 def test_commits_of_one_whose_state_was_taken_over_are_refused(url: str) -> None:
