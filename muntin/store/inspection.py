@@ -18,7 +18,7 @@ from pyarrow import parquet
 
 from muntin.errors import InputError, MuntinError, StateError
 from muntin.kernel.block import Block
-from muntin.store import delta, log, notes, tape
+from muntin.store import delta, log, notes, packs, tape
 from muntin.store.checkpoint import STREAMS, Checkpoint, Saved, joined_files, saved_of
 from muntin.store.document import Document
 from muntin.store.hold import require_free
@@ -215,10 +215,10 @@ class _Stream:
             yield from self._check_file(name, TallyFiles(folder, {name: stored}).read)
         joined = joined_files(self.saved.progress.tables)
         for name in sorted(joined):
-            yield from self._check_file(name, partial(self._rows, name))
+            yield from self._check_file(name, partial(packs.read_file, folder.where(name)))
         panes = PaneFiles(folder, dict(self.saved.panes))
         for name in panes.files:
-            yield from self._check_file(f"{PANES}/{name}", partial(panes.read, name))
+            yield from self._check_file(f"{PANES}/{name}", partial(panes.verify, name))
         yield from self._strays({*blocks, *ledger}, joined, panes)
 
     def _check_file(self, name: str, read: Callable[[], object]) -> Iterator[Finding]:
@@ -239,10 +239,6 @@ class _Stream:
             raise StateError(f"has {len(data):,} bytes of {length:,}: its end was cut off")
         for record in tape.records_in(data, self._folder.where(name), length):
             Block.decode(record, "a saved block in it")
-
-    def _rows(self, name: str) -> None:
-        with self._folder.open(name) as file:
-            pa.ipc.open_file(file).read_all()
 
     def _strays(self, needed: set[str], joined: set[str], panes: PaneFiles) -> Iterator[Finding]:
         unneeded = self._checkpoint.unneeded(needed)

@@ -103,12 +103,20 @@ def at(path: Path, starts: Iterable[int]) -> Iterator[bytes]:
         raise StateError(f"{path} cannot be read: {error.strerror}") from error
 
 
+def whole(data: bytes) -> bytes:
+    """The record that some bytes of a file are; a ValueError if they are none, or not whole."""
+    record = _record(memoryview(data), 0)
+    if record is None or length(record) != len(data):
+        raise ValueError("its checksum does not fit what is in it")
+    return bytes(record)
+
+
 def size_at(start: bytes) -> int:
     """How much of a file a record takes, by the `START` bytes before it."""
     return _HEAD.size + int(_HEAD.unpack(start)[0])
 
 
-def length(record: bytes) -> int:
+def length(record: bytes | memoryview) -> int:
     """How much of a file a record takes."""
     return _HEAD.size + len(record)
 
