@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from rich.console import Console
 from rich.table import Table
 
-from muntin.store.inspection import Finding, Shown, Weight
+from muntin.store.findings import Finding, Weight
+from muntin.store.inspection import Shown
 
 _STYLES = {Weight.DAMAGE: "bold red", Weight.LEFTOVER: "dim", Weight.NOTE: ""}
 

@@ -7,6 +7,7 @@ reader who was slower than that opens it again.
 from __future__ import annotations
 
 import json
+import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -39,11 +40,18 @@ from muntin.store.storage import LocalFolder, Storage
 # Files smaller than this are merged when there are so many. A size between small files and large
 # ones means that the large are not written again and again.
 _SIZES = ((1 << 20, 32), (16 << 20, 64))
+_VERIFIED = dataset.ParquetFileFormat(
+    default_fragment_scan_options=dataset.ParquetFragmentScanOptions(
+        page_checksum_verification=True
+    )
+)
 _WRITER = WriterProperties(compression="SNAPPY", max_row_group_size=1 << 16)
 _SETTINGS = {  # how long what is replaced is kept
     "delta.deletedFileRetentionDuration": "interval 10 minutes",
     "delta.logRetentionDuration": "interval 10 minutes",
 }
+FOOTER = "muntin.footer"  # the tag of a file with the checksum of its end
+_FOOTER_END = 8  # bytes behind a footer: its length, and what every such file ends with
 ENTRIES_PER_SUMMARY = 16  # opening a table reads the entries since the last
 # Entries must not go before what sums them up is on disk, so nothing happens by itself.
 _NO_MORE = PostCommitHookProperties(create_checkpoint=False, cleanup_expired_logs=False)
@@ -101,7 +109,7 @@ class Snapshot:
         """Rows that DuckDB would need extensions to reach, with the columns that are asked for."""
         handler = DeltaStorageHandler(self.place.where(), self.place.options())
         names, system = [file.name for file in files], fs.PyFileSystem(handler)
-        found = dataset.dataset(names, self.schema, format="parquet", filesystem=system)
+        found = dataset.dataset(names, self.schema, format=_VERIFIED, filesystem=system)
         return found.to_table(None if "*" in sql else [n for n in self.schema.names if n in sql])
 
 
@@ -183,7 +191,7 @@ def write_file(
     name = f"part-{batch:05}-{uuid4()}.parquet"
     rows = 0
     with explained(place, "written"), place.output(name) as path:
-        with ParquetWriter(path, schema, compression="snappy") as file:
+        with ParquetWriter(path, schema, compression="snappy", write_page_checksum=True) as file:
             for table in (table for table in tables if table.num_rows):
                 rows += table.num_rows
                 file.write_table(fitted(table, schema))
@@ -252,7 +260,17 @@ def _file(place: Storage, name: str) -> dict[str, Any]:
     """What an entry says of a file."""
     with place.open(name) as file:
         size, stats = file.size(), json.dumps(_stats(read_metadata(file)))
-    return {"path": name, "size": size, "modificationTime": int(1000 * time()), "stats": stats}
+        tags = {FOOTER: footer_checksum(file)}
+    at = int(1000 * time())
+    return {"path": name, "size": size, "modificationTime": at, "stats": stats, "tags": tags}
+
+
+def footer_checksum(file: pa.NativeFile) -> str:
+    """That of the end of a Parquet file, where columns are described; pages have their own."""
+    file.seek(max(0, file.size() - _FOOTER_END))
+    length = int.from_bytes(file.read(4), "little")
+    file.seek(max(0, file.size() - _FOOTER_END - length))
+    return f"{zlib.crc32(file.read()):08x}"
 
 
 def last_batch(place: Storage, writer: str) -> int:
@@ -377,7 +395,11 @@ def explained(place: Storage, done: str, *names: str) -> Iterator[None]:
     """Says which table was to be used, and which of its files is to blame if one is."""
     try:
         yield
-    except Exception as error:  # deltalake raises plain ones too, for example from its casts
+    except BaseException as error:
+        # deltalake raises plain ones too, for example from its casts; and where it panics, one that
+        # is no Exception.
+        if not isinstance(error, Exception) and type(error).__name__ != "PanicException":
+            raise
         begin = f"the table {place} cannot be {done}"
         file = None
         if isinstance(place, LocalFolder):
@@ -390,5 +412,5 @@ def explained(place: Storage, done: str, *names: str) -> Iterator[None]:
         ) from error
 
 
-def _first_line(error: Exception) -> str:
+def _first_line(error: BaseException) -> str:
     return next(iter(str(error).splitlines()), type(error).__name__)

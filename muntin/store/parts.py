@@ -79,7 +79,7 @@ class FileParts:
             with (
                 delta.explained(self.place, "read", name),
                 self.place.open(name) as source,
-                ParquetFile(source) as file,
+                ParquetFile(source, page_checksum_verification=True) as file,
             ):
                 for batch in file.iter_batches(_ROWS_AT_ONCE):
                     table = pa.Table.from_batches([batch]).drop_columns([NUMBER.name])

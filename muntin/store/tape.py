@@ -78,6 +78,21 @@ def records_in(content: bytes, place: str, upto: int | None = None) -> Iterator[
         raise StateError(f"{place} is damaged at byte {at:,}")
 
 
+def is_damaged_at_end(content: bytes) -> bool:
+    """Whether behind the last whole record there is another that was whole once.
+
+    What was cut off when it was written is shorter than it says, or ends with zeros.
+    """
+    data, at = memoryview(content), 0
+    while (record := _record(data, at)) is not None:
+        at += length(record)
+    if at + _HEAD.size > len(data) or not data[-1]:
+        return False
+    size, checksum = _HEAD.unpack_from(data, at)
+    rest = data[at + _HEAD.size :]
+    return bool(size <= len(rest) or zlib.crc32(rest) == checksum)
+
+
 def places(path: Path) -> Iterator[tuple[int, bytes]]:
     """The records of a file, as `read` has them, and where they begin."""
     start = 0
