@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import zlib
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -30,7 +31,7 @@ from deltalake.exceptions import CommitFailedError, DeltaError
 from deltalake.fs import DeltaStorageHandler
 from deltalake.transaction import AddAction
 from pyarrow import dataset, fs
-from pyarrow.parquet import FileMetaData, ParquetWriter, read_metadata
+from pyarrow.parquet import FileMetaData, ParquetFile, ParquetWriter, read_metadata
 
 from muntin.errors import MuntinError, StateError
 from muntin.kernel.engine import literal, run
@@ -56,6 +57,9 @@ ENTRIES_PER_SUMMARY = 16  # opening a table reads the entries since the last
 # Entries must not go before what sums them up is on disk, so nothing happens by itself.
 _NO_MORE = PostCommitHookProperties(create_checkpoint=False, cleanup_expired_logs=False)
 _ATTEMPTS = 5
+_MERGED = ".snappy.parquet"  # how files end that deltalake has merged, without checksums
+_MOST_WHOLE = 1 << 12
+_whole: dict[tuple[str, int, int], None] = {}  # files that this process has looked at
 T = TypeVar("T")
 
 
@@ -104,6 +108,24 @@ class Snapshot:
                 return run(f"WITH stored AS (FROM {stored}) {sql}", beside or {}, "reading results")
             tables = {**(beside or {}), "stored": self._rows(files, sql)}
             return run(sql, tables, "reading results")
+
+    def require_whole(self, files: Sequence[File]) -> None:
+        """Raises a StateError if pages of files are not as they were written.
+
+        DuckDB does not look at their checksums. A file is looked at once by a process.
+        """
+        if not isinstance(self.place, LocalFolder):
+            return  # who reads from there looks at them
+        for path in (self.place.path(file.name) for file in files):
+            with explained(self.place, "read", path.name):
+                known = path.stat()
+                key = str(path), known.st_mtime_ns, known.st_size
+                if key not in _whole and not path.name.endswith(_MERGED):
+                    with ParquetFile(path, page_checksum_verification=True) as file:
+                        deque(file.iter_batches(1 << 16), maxlen=0)
+                    _whole[key] = None
+                    while len(_whole) > _MOST_WHOLE:
+                        _whole.pop(next(iter(_whole)), None)
 
     def _rows(self, files: Sequence[File], sql: str) -> pa.Table:
         """Rows that DuckDB would need extensions to reach, with the columns that are asked for."""
@@ -335,6 +357,8 @@ def read(place: Storage, use: Callable[[Snapshot], T]) -> T:
 
 def snapshot(place: Storage) -> Snapshot:
     with explained(place, "read"):
+        if isinstance(place, LocalFolder):
+            log.require_summary(place.path())
         table = _opened(place)
         schema = pa.schema(table.schema().to_arrow())
         actions = pa.table(table.get_add_actions(flatten=True))

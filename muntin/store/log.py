@@ -101,6 +101,14 @@ def require_entries(table: Path) -> None:
             raise OSError(f"{path} is empty")
 
 
+def require_summary(table: Path) -> None:
+    """Raises an OSError where the newest summary makes no sense, at which the library panics."""
+    summed = max(_numbers(table, _SUMMARY), default=-1)
+    path = _path(table, summed, _SUMMARY)
+    if summed >= 0 and not _can_be_read(path) and path.exists():
+        raise OSError(f"{path} is damaged")
+
+
 def _is_whole(table: Path, number: int) -> bool:
     """Whether an entry can be read, with the files that it names."""
     actions = _entry(table, number)
@@ -131,9 +139,9 @@ def _is_summed_up(table: Path, newest: Path, gone: list[Path]) -> bool:
 def _can_be_read(path: Path) -> bool:
     """Whether a file is a whole one of Parquet."""
     try:
-        with ParquetFile(path) as file:
+        with ParquetFile(path, page_checksum_verification=True) as file:
             for group in range(file.num_row_groups):
-                file.read_row_group(group)
+                file.read_row_group(group).validate(full=True)
     except (OSError, ValueError, ArrowException):  # texts in it may be none
         return False
     return True

@@ -310,6 +310,7 @@ class Results:
                     f"{message} of Muntin; read them with another tool, or use another --state"
                 )
             files, only = _latest(table) if latest and after is None else (table.files, [])
+            table.require_whole(files)
             some = f" WHERE {' AND '.join([*where, *only])}" if where or only else ""
             rows = f"SELECT * FROM stored{some}{newest}"
             # A revision without rows is stored as one that has no score.

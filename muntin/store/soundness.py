@@ -39,6 +39,9 @@ _FIELDS: dict[str, dict[str, type]] = {
     "checkpointMetadata": {},
     "sidecar": {"path": str},
 }
+# What may be told of the newest checkpoint.
+_HINTS = {"version", "size", "parts", "sizeInBytes", "numOfAddFiles", "checkpointSchema",
+          "checksum", "tags", "v2Checkpoint"}  # fmt: skip
 _START = b"PAR1"
 _MICROSECOND = timedelta(microseconds=1)
 _ROUNDED = 1000  # microseconds by which the log may tell times too early
@@ -107,6 +110,8 @@ class _Log:
         file = f"{log.FOLDER}/{log.NEWEST}"
         try:
             told = json.loads(self._place.read(file))
+            if not told.keys() <= _HINTS:
+                raise ValueError(f"it has {', '.join(told.keys() - _HINTS)}")
             number = told["version"]
             summary = f"{number:020}.checkpoint.parquet"
             if summary in self.wrong:

@@ -88,8 +88,9 @@ def outcome(state: Path, before: dict[str, object]) -> dict[str, object]:
 def main(state: Path, seed: int, flips: int) -> None:
     before = {name: ask() for name, ask in asked(state).items()}
     chosen = random.Random(seed)
+    left_over = {finding.place for finding in check(state)}
     for kind in KINDS:
-        paths = sorted(state.glob(kind))
+        paths = sorted(path for path in state.glob(kind) if str(path) not in left_over)
         assert paths, kind
         for _ in range(flips):
             path = chosen.choice(paths)

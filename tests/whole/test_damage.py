@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 import muntin as mt
+from muntin.store.findings import Weight
 from muntin.store.inspection import check
 from tests.ask.keeping import Kept
 from tests.effort import EFFORT
@@ -53,8 +54,8 @@ def state(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_every_bit_counts_or_makes_no_difference(state: Path) -> None:
-    assert [*check(state)] == []
-    flips = 12 * EFFORT
+    assert {finding.weight for finding in check(state)} <= {Weight.LEFTOVER}
+    flips = 5 * EFFORT
     command = [sys.executable, "-m", "tests.whole.damaging", str(state), "7", str(flips)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     lines = [json.loads(line) for line in done.stdout.splitlines()]
@@ -66,5 +67,7 @@ def test_every_bit_counts_or_makes_no_difference(state: Path) -> None:
     found = Counter(line["kind"] for line in told if line["found"])
     for kind in KINDS[:5]:  # of which every bit has a checksum
         assert found[kind] == flips, found
-    wrong = [line for line in told if line["other"] and not line["kind"].startswith("results")]
-    assert wrong == [], "what is asked of a state with checksums is refused, and never wrong"
+    # A last commit that is not whole is taken for one that was cut off: answers are of the one
+    # before it, and check tells.
+    wrong = {line["kind"] for line in told if line["other"]}
+    assert wrong <= {"streams/*/state-*"}, "what is asked is refused, and never wrong"
