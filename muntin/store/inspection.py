@@ -198,10 +198,7 @@ class _Stream:
         if document is None:
             self.is_empty = True
             return
-        for name in folder.names("") if folder.appends else ():
-            if name.startswith("state-") and tape.is_damaged_at_end(folder.read(name)):
-                text = "its last record is damaged, and a run would go on from the commit before it"
-                yield Finding(Weight.DAMAGE, folder.where(name), f"{text}; {_advice(folder)}")
+        yield from self._check_end()
         try:
             self.saved = saved_of(document)
         except Exception as error:
@@ -221,6 +218,16 @@ class _Stream:
         for name in panes.files:
             yield from self._check_file(f"{PANES}/{name}", partial(panes.verify, name))
         yield from self._strays({*blocks, *ledger}, joined, panes)
+
+    def _check_end(self) -> Iterator[Finding]:
+        """Whether the last commit is damaged; a run takes it for one that was cut off."""
+        names = [name for name in self._folder.names("") if name.startswith("state-")]
+        for name in names[-1:] if self._folder.appends else ():
+            with suppress(StateError):  # a newer one has just taken its place
+                if tape.is_damaged_at_end(self._folder.read(name)):
+                    text = "its last record is damaged, and a run goes on from the commit before it"
+                    text = f"{text}; {_advice(self._folder)}"
+                    yield Finding(Weight.DAMAGE, self._folder.where(name), text)
 
     def of_nothing(self, is_first: bool) -> Finding:
         """What it means that no commit is there; perhaps a program `is_first` making one.
