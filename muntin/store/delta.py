@@ -51,7 +51,7 @@ _SETTINGS = {  # how long what is replaced is kept
     "delta.deletedFileRetentionDuration": "interval 10 minutes",
     "delta.logRetentionDuration": "interval 10 minutes",
 }
-FOOTER = "muntin.footer"  # the tag of a file with the checksum of its end
+FOOTER = "muntin.footer"  # what a log calls the checksum of the end of a file
 _FOOTER_END = 8  # bytes behind a footer: its length, and what every such file ends with
 ENTRIES_PER_SUMMARY = 16  # opening a table reads the entries since the last
 # Entries must not go before what sums them up is on disk, so nothing happens by itself.
@@ -281,10 +281,10 @@ def _added(place: Storage, name: str) -> AddAction:
 def _file(place: Storage, name: str) -> dict[str, Any]:
     """What an entry says of a file."""
     with place.open(name) as file:
-        size, stats = file.size(), json.dumps(_stats(read_metadata(file)))
-        tags = {FOOTER: footer_checksum(file)}
-    at = int(1000 * time())
-    return {"path": name, "size": size, "modificationTime": at, "stats": stats, "tags": tags}
+        size, stats = file.size(), _stats(read_metadata(file))
+        # Among statistics, as the library takes nothing else: readers skip what they do not know.
+        told = json.dumps(stats | {FOOTER: footer_checksum(file)})
+    return {"path": name, "size": size, "modificationTime": int(1000 * time()), "stats": told}
 
 
 def footer_checksum(file: pa.NativeFile) -> str:

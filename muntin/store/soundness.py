@@ -59,7 +59,7 @@ class _Contents:
         for action in actions:
             ((kind, told),) = action.items()
             if kind == "add":
-                known = ("path", "size", "stats", "tags", "partitionValues")
+                known = ("path", "size", "stats", "partitionValues")
                 files[told["path"]] = {name: told[name] for name in known if name in told}
             elif kind == "remove":
                 files.pop(told["path"], None)
@@ -289,7 +289,7 @@ def _wrong_part(
     try:
         told = _Told()
         with place.open(name) as source:
-            footer = add.get("tags", {}).get(delta.FOOTER)
+            footer = stats.get(delta.FOOTER)
             if source.read(len(_START)) != _START:
                 raise ValueError("it does not begin as a file of Parquet")
             if footer not in (None, delta.footer_checksum(source)):
