@@ -46,7 +46,7 @@ def check(
     """Read every file, and tell what is wrong; ends with 1 if something is damaged."""
     with loading():
         from muntin.show.state import tell
-        from muntin.store.inspection import Weight
+        from muntin.store.findings import Weight
         from muntin.store.inspection import check as checked
 
     findings = list(checked(state))

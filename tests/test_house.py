@@ -13,6 +13,7 @@ TESTS = ROOT / "tests"
 
 # Modules without a test of their name, each with what shows that it works.
 TESTED_ELSEWHERE = {
+    "store/findings": "values without behaviour, for all that tests/store/test_inspection.py finds",
     "ask/columns": "whatever is asked and refused in tests/ask/test_answering.py",
     "ask/question": "whatever is asked and refused in tests/ask/test_answering.py",
     "control/connection": "silent clients and a thousand of them in tests/control/test_service.py",

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from threading import Lock
@@ -30,7 +29,7 @@ from muntin.run.kept import decoded
 from muntin.run.past import Asked, Past
 from muntin.store.blocks import BlockFiles
 from muntin.store.checkpoint import STREAMS, Checkpoint, saved_of
-from muntin.store.panes import FOLDER, PaneFile, PaneFiles, Piece, pieces_of
+from muntin.store.panes import FOLDER, PaneFile, PaneFiles, Piece
 from muntin.store.storage import Place, storage_of
 
 MEMORY = 1 << 30  # bytes of rows that are remembered
@@ -181,9 +180,9 @@ class Keeping:
             read.files += 1
             first, last = -(-lower // file.pane), -(-min(upper, of.moved) // file.pane)
             place = of.panes.folder.where(f"{FOLDER}/{name}")
-            with _opened(of.panes, name) as (_, index):
-                read.of_pieces += len(index)
-                for number, piece in enumerate(index):
+            with of.panes.opened(name) as opened:
+                read.of_pieces += len(opened.index)
+                for number, piece in enumerate(opened.index):
                     if piece.has(first, last, keys):
                         known = self._memory.has((place, number))
                         read.pieces += 1
@@ -226,22 +225,20 @@ class Keeping:
     ) -> Iterator[tuple[pa.Table, Piece]]:
         """The pieces of a file that may have what is asked for."""
         place = panes.folder.where(f"{FOLDER}/{name}")
-        with _opened(panes, name) as (reader, index):
-            read.of_pieces += len(index)
-            for number, piece in enumerate(index):
+        with panes.opened(name) as opened:
+            read.of_pieces += len(opened.index)
+            for number, piece in enumerate(opened.index):
                 if not piece.has(first, last, keys):
                     continue
 
                 def batch(number: int = number) -> pa.Table:
-                    return pa.Table.from_batches([reader.get_batch(number)]).select(
-                        [n for n in reader.schema.names if n not in ("spec", "not_before")]
-                    )
+                    return opened.rows(number).drop_columns(["spec", "not_before"])
 
                 table, known = self._memory.get((place, number), batch)
                 read.pieces += 1
                 read.remembered += known
                 read.bytes += 0 if known else file.share(piece.rows)
-                yield table.replace_schema_metadata(None), piece
+                yield table, piece
 
     def _open(self, of: Retained, lower: int, upper: int, read: Read) -> Iterator[pa.Table]:
         """Rows of panes that are still in blocks."""
@@ -286,21 +283,6 @@ def _shared(shape: Shape, blocks: Sequence[Block], lower: int) -> pa.Table:
                 rows = rows.drop_columns([f"k{len(shape.keys) - 1}"])
             tables.append(rows.replace_schema_metadata(None))
     return pa.concat_tables(tables, promote_options="permissive").combine_chunks()
-
-
-@contextmanager
-def _opened(
-    panes: PaneFiles, name: str
-) -> Iterator[tuple[pa.ipc.RecordBatchFileReader, list[Piece]]]:
-    """A file, and what it says of its pieces."""
-    place = panes.folder.where(f"{FOLDER}/{name}")
-    with panes.folder.open(f"{FOLDER}/{name}") as opened:
-        try:
-            reader = pa.ipc.open_file(opened)
-            index = pieces_of(reader)
-        except (pa.ArrowException, OSError, ValueError) as error:
-            raise StateError(f"{place} is damaged: {error}") from error
-        yield reader, index
 
 
 def _between(rows: pa.Table, first: int, last: int) -> pa.Table:

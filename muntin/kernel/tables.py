@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from muntin.errors import EngineError, InputError
+from muntin.errors import EngineError, InputError, StateError
 from muntin.kernel.engine import column_types, is_confined, literal, quote, run
 from muntin.model.jobs import Job
 from muntin.model.records import NOWHERE, TIME, Axis, Column
@@ -65,13 +65,20 @@ def mark_of(table: Table) -> tuple[int, ...]:
     return stat.st_mtime_ns, stat.st_size, stat.st_ino
 
 
-def open_with(open_: Callable[[str], pa.NativeFile]) -> None:
-    """Has rows that a run has kept opened in another way: they may be anywhere."""
-    global _open
-    _open = open_
+def read_with(read: Callable[[str], pa.Table]) -> None:
+    """Says how rows are read that a run has kept, by their place: they may be anywhere.
+
+    A StateError tells which file is damaged or gone.
+    """
+    global _read_kept
+    _read_kept = read
 
 
-_open: Callable[[str], pa.NativeFile] = pa.OSFile
+def _not_told(place: str) -> pa.Table:
+    raise AssertionError(f"nobody has said how to read {place}")
+
+
+_read_kept: Callable[[str], pa.Table] = _not_told
 
 
 def hold(table: Table, version: TableVersion, rows: pa.Table) -> None:
@@ -126,11 +133,14 @@ def version_rows(table: Table, version: TableVersion) -> pa.Table:
             if len(_read_again) >= _MOST_HELD:
                 _read_again.pop(next(iter(_read_again)))
             try:
-                with _open(path) as file:
-                    _read_again[path] = pa.ipc.open_file(file).read_all()
-            except OSError as error:
-                told = f"the rows of table '{table.name}' are not where the run has kept them"
-                raise InputError(f"{told}: {error}") from error
+                _read_again[path] = _read_kept(path)
+            except StateError as error:
+                told = f"the rows of table '{table.name}' cannot be read as the run has kept them"
+                raise StateError(
+                    f"{told}: {error}; put back a copy of that file, or remove the checkpoints of "
+                    "its stream to read the logs again: windows that are stored are not stored "
+                    "twice"
+                ) from error
         return _read_again[path]
 
 

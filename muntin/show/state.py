@@ -9,7 +9,8 @@ from rich.table import Table
 from rich.text import Text
 
 from muntin.show.terminal import fits
-from muntin.store.inspection import Finding, Shown, Weight
+from muntin.store.findings import Finding, Weight
+from muntin.store.inspection import Shown
 
 _STYLES = {Weight.DAMAGE: "bold red", Weight.LEFTOVER: "dim", Weight.NOTE: ""}
 

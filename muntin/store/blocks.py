@@ -16,21 +16,13 @@ import pyarrow as pa
 from muntin.errors import BlockError, StateError
 from muntin.kernel import tables
 from muntin.kernel.block import HEAD_START, Block, head_size
-from muntin.store import tape
-from muntin.store.storage import Storage, storage_of
+from muntin.store import packs, tape
+from muntin.store.storage import Storage
 
 _AHEAD = 1 << 16  # bytes that are read where a header is looked for: most have others behind them
 
 
-def _open(place: str) -> pa.NativeFile:
-    """A file at a path or URL."""
-    if "://" not in place:
-        return pa.OSFile(place)
-    folder, _, name = place.rpartition("/")
-    return storage_of(folder).open(name)
-
-
-tables.open_with(_open)  # for tasks, which have rows of tables where they have blocks
+tables.read_with(packs.read_file)  # for tasks, which have rows of tables where they have blocks
 
 
 @dataclass(frozen=True)

@@ -42,7 +42,7 @@ from muntin.run.past import Asked, Bad, Past, Runs
 from muntin.run.previous import Kept
 from muntin.run.progress import Lateness, Leaving, Progress, Shown
 from muntin.schedule.recovery import Recovery
-from muntin.store import tape
+from muntin.store import packs, tape
 from muntin.store.blocks import BlockFiles
 from muntin.store.decisions import decisions_in
 from muntin.store.document import Document, apply, decode, difference, encode
@@ -214,7 +214,8 @@ class Checkpoint:
     def unneeded_rows(self, needed: Collection[str]) -> list[str]:
         """The files with rows of tables that are not needed."""
         names = (f"{JOINED}/{name}" for name in self._folder.names(JOINED))
-        return [name for name in names if name.endswith(".arrow") and name not in needed]
+        own = (".arrow", packs.SUFFIX)
+        return [name for name in names if name.endswith(own) and name not in needed]
 
     @property
     def folder(self) -> Storage:
@@ -224,11 +225,8 @@ class Checkpoint:
     def keep_rows(self, name: str, rows: pa.Table) -> str:
         """Writes rows that a state to come will name; returns the file."""
         # A name that nobody else uses: what was read of a file is kept by its name.
-        file = f"{JOINED}/{name}-{uuid4().hex[:8]}.arrow"
-        sink = pa.BufferOutputStream()
-        with pa.ipc.new_file(sink, rows.schema) as writer:
-            writer.write_table(rows)
-        self._folder.put(file, sink.getvalue().to_pybytes())
+        file = f"{JOINED}/{name}-{uuid4().hex[:8]}{packs.SUFFIX}"
+        self._folder.put(file, packs.packed(rows))
         self._state.sync(self._state.above(f"{self._name}/{JOINED}"))
         return _kept(self._folder.where(file))
 

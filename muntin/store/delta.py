@@ -7,6 +7,8 @@ reader who was slower than that opens it again.
 from __future__ import annotations
 
 import json
+import zlib
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -30,7 +32,7 @@ from deltalake.exceptions import CommitFailedError, DeltaError
 from deltalake.fs import DeltaStorageHandler
 from deltalake.transaction import AddAction
 from pyarrow import dataset, fs
-from pyarrow.parquet import FileMetaData, ParquetWriter, read_metadata
+from pyarrow.parquet import FileMetaData, ParquetFile, ParquetWriter, read_metadata
 
 from muntin.errors import MuntinError, StateError, StorageError
 from muntin.kernel.engine import literal, run
@@ -41,16 +43,26 @@ from muntin.store.storage import LocalFolder, Storage
 # Files smaller than this are merged when there are so many. A size between small files and large
 # ones means that the large are not written again and again.
 _SIZES = ((1 << 20, 32), (16 << 20, 64))
+_VERIFIED = dataset.ParquetFileFormat(
+    default_fragment_scan_options=dataset.ParquetFragmentScanOptions(
+        page_checksum_verification=True
+    )
+)
 _WRITER = WriterProperties(compression="SNAPPY", max_row_group_size=1 << 16)
 _SETTINGS = {  # how long what is replaced is kept
     "delta.deletedFileRetentionDuration": "interval 10 minutes",
     "delta.logRetentionDuration": "interval 10 minutes",
 }
+FOOTER = "muntin.footer"  # what a log calls the checksum of the end of a file
+_FOOTER_END = 8  # bytes behind a footer: its length, and what every such file ends with
 ENTRIES_PER_SUMMARY = 16  # opening a table reads the entries since the last
 # Entries must not go before what sums them up is on disk, so nothing happens by itself.
 _NO_MORE = PostCommitHookProperties(create_checkpoint=False, cleanup_expired_logs=False)
 _ATTEMPTS = 5
 P = ParamSpec("P")
+_MERGED = ".snappy.parquet"  # how files end that deltalake has merged, without checksums
+_MOST_WHOLE = 1 << 12
+_whole: dict[tuple[str, int, int], None] = {}  # files that this process has looked at
 T = TypeVar("T")
 
 
@@ -113,11 +125,29 @@ class Snapshot:
             tables = {**beside, "stored": self._rows(files, sql)}
             return run(sql, tables, "reading results")
 
+    def require_whole(self, files: Sequence[File]) -> None:
+        """Raises a StateError if pages of files are not as they were written.
+
+        DuckDB does not look at their checksums. A file is looked at once by a process.
+        """
+        if not isinstance(self.place, LocalFolder):
+            return  # who reads from there looks at them
+        for path in (self.place.path(file.name) for file in files):
+            with explained(self.place, "read", path.name):
+                known = path.stat()
+                key = str(path), known.st_mtime_ns, known.st_size
+                if key not in _whole and not path.name.endswith(_MERGED):
+                    with ParquetFile(path, page_checksum_verification=True) as file:
+                        deque(file.iter_batches(1 << 16), maxlen=0)
+                    _whole[key] = None
+                    while len(_whole) > _MOST_WHOLE:
+                        _whole.pop(next(iter(_whole)), None)
+
     def _rows(self, files: Sequence[File], sql: str) -> pa.Table:
         """Rows that DuckDB would need extensions to reach, with the columns that are asked for."""
         handler = DeltaStorageHandler(self.place.where(), self.place.options())
         names, system = [file.name for file in files], fs.PyFileSystem(handler)
-        found = dataset.dataset(names, self.schema, format="parquet", filesystem=system)
+        found = dataset.dataset(names, self.schema, format=_VERIFIED, filesystem=system)
         return found.to_table(None if "*" in sql else [n for n in self.schema.names if n in sql])
 
 
@@ -203,7 +233,7 @@ def write_file(
     name = f"part-{batch:05}-{uuid4()}.parquet"
     rows = 0
     with explained(place, "written"), place.output(name) as path:
-        with ParquetWriter(path, schema, compression="snappy") as file:
+        with ParquetWriter(path, schema, compression="snappy", write_page_checksum=True) as file:
             for table in (table for table in tables if table.num_rows):
                 rows += table.num_rows
                 file.write_table(fitted(table, schema))
@@ -273,8 +303,18 @@ def _added(place: Storage, name: str) -> AddAction:
 def _file(place: Storage, name: str) -> dict[str, Any]:
     """What an entry says of a file."""
     with place.open(name) as file:
-        size, stats = file.size(), json.dumps(_stats(read_metadata(file)))
-    return {"path": name, "size": size, "modificationTime": int(1000 * time()), "stats": stats}
+        size, stats = file.size(), _stats(read_metadata(file))
+        # Among statistics, as the library takes nothing else: readers skip what they do not know.
+        told = json.dumps(stats | {FOOTER: footer_checksum(file)})
+    return {"path": name, "size": size, "modificationTime": int(1000 * time()), "stats": told}
+
+
+def footer_checksum(file: pa.NativeFile) -> str:
+    """That of the end of a Parquet file, where columns are described; pages have their own."""
+    file.seek(max(0, file.size() - _FOOTER_END))
+    length = int.from_bytes(file.read(4), "little")
+    file.seek(max(0, file.size() - _FOOTER_END - length))
+    return f"{zlib.crc32(file.read()):08x}"
 
 
 @_patient
@@ -341,6 +381,8 @@ def read(place: Storage, use: Callable[[Snapshot], T]) -> T:
 @_patient
 def snapshot(place: Storage) -> Snapshot:
     with explained(place, "read"):
+        if isinstance(place, LocalFolder):
+            log.require_summary(place.path())
         table = _opened(place)
         schema = pa.schema(table.schema().to_arrow())
         actions = pa.table(table.get_add_actions(flatten=True))
@@ -404,7 +446,11 @@ def explained(place: Storage, done: str, *names: str) -> Iterator[None]:
         yield
     except StorageError:
         raise
-    except Exception as error:  # deltalake raises plain ones too, for example from its casts
+    except BaseException as error:
+        # deltalake raises plain ones too, for example from its casts; and where it panics, one that
+        # is no Exception.
+        if not isinstance(error, Exception) and type(error).__name__ != "PanicException":
+            raise
         begin = f"the table {place} cannot be {done}"
         file = None
         if isinstance(place, LocalFolder):
@@ -421,5 +467,5 @@ def explained(place: Storage, done: str, *names: str) -> Iterator[None]:
         ) from error
 
 
-def _first_line(error: Exception) -> str:
+def _first_line(error: BaseException) -> str:
     return next(iter(str(error).splitlines()), type(error).__name__)

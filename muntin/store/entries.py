@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import os
 import time
+import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -22,6 +23,7 @@ from deltalake import Schema
 from muntin.store.log import folder_of
 
 Action = Mapping[str, Any]
+CHECKSUM = "muntin.crc32"  # in the first line of an entry, of all lines behind it
 
 
 def create(path: Path, schema: pa.Schema, settings: Mapping[str, str]) -> bool:
@@ -56,11 +58,12 @@ def add(
 
 def _write(path: Path, version: int, operation: str, *actions: Action) -> bool:
     """Writes an entry that is not there yet; False if somebody has written one."""
+    lines = "".join(f"{json.dumps(action)}\n" for action in actions)
     told = {"timestamp": _now(), "operation": operation, "engineInfo": "muntin"}
-    lines = [json.dumps(action) for action in ({"commitInfo": told}, *actions)]
+    first = json.dumps({"commitInfo": {**told, CHECKSUM: zlib.crc32(lines.encode())}})
     hidden = folder_of(path) / f"_commit_{uuid4()}.json.tmp"
     try:
-        hidden.write_text("\n".join(lines) + "\n")
+        hidden.write_text(f"{first}\n{lines}")
         os.link(hidden, _entry(path, version))  # which replaces nothing
     except FileExistsError:
         return False

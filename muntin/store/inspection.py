@@ -6,47 +6,33 @@ follows from it, and what to do.
 
 from __future__ import annotations
 
-import json
+import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
-from enum import Enum
 from functools import partial
 
 import pyarrow as pa
-from pyarrow import parquet
 
 from muntin.errors import InputError, MuntinError, StateError
 from muntin.kernel.block import Block
-from muntin.store import delta, log, notes, tape
+from muntin.store import delta, log, notes, packs, tape
 from muntin.store.checkpoint import STREAMS, Checkpoint, Saved, joined_files, saved_of
 from muntin.store.document import Document
+from muntin.store.findings import Finding, Weight
 from muntin.store.hold import require_free
 from muntin.store.panes import FOLDER as PANES
-from muntin.store.panes import PaneFiles
+from muntin.store.panes import DamagedError, PaneFiles
 from muntin.store.results import FOLDER
-from muntin.store.storage import Place, Storage, storage_of
+from muntin.store.soundness import check_table
+from muntin.store.storage import LocalFolder, Place, Storage, storage_of
 from muntin.store.tallies import Stored, TallyFiles
 from muntin.windows.ledger import Ledger
 
 _OWN = {"lock", "lease", "control.json", "spark-error.txt"}
 _FOLDERS = {STREAMS, FOLDER, notes.FOLDER}
+_BATCH = re.compile(r"(?:blocks|ledger)-(\d{9})[-.]")  # files that tell of which batch they are
 _LOOKS = 5  # at a state that goes on
-
-
-class Weight(Enum):
-    """How bad something is that was found."""
-
-    DAMAGE = "damaged"  # something is lost, or a run is refused
-    LEFTOVER = "left over"  # a file that nobody needs, and that goes by itself
-    NOTE = "note"
-
-
-@dataclass(frozen=True)
-class Finding:
-    weight: Weight
-    place: str
-    text: str
 
 
 @dataclass(frozen=True)
@@ -114,10 +100,11 @@ def show(state: Place) -> Shown:
 
 def check(state: Place) -> Iterator[Finding]:
     """What is wrong with a state, and what is not as it might be."""
-    storage = there(state)
+    storage, in_use = there(state), False
     try:
         require_free(storage)
     except StateError as error:
+        in_use = True
         text = f"{error}; files may change while they are looked at, so look again at what is found"
         yield Finding(Weight.NOTE, storage.where(), text)
     for name in storage.names(""):
@@ -127,19 +114,29 @@ def check(state: Place) -> Iterator[Finding]:
         if name not in _FOLDERS:
             yield Finding(Weight.NOTE, storage.where(name), "is none of a state's folders")
     states: dict[str, Saved] = {}
+    empty: list[_Stream] = []
     for name in storage.folders(STREAMS):
         found = _Stream(storage, name)
         yield from found.check()
         if found.saved is not None:
             states[name] = found.saved
+        empty += [found] if found.is_empty else []
     for name in storage.names(STREAMS):
         yield Finding(Weight.NOTE, storage.where(f"{STREAMS}/{name}"), "is no folder of a stream")
     for name in sorted({*storage.folders(notes.FOLDER), *states}):
         yield from _check_notes(storage, name, states.get(name))
     tables = storage.folders(FOLDER)
+    owned = {job for saved in states.values() for job in (*saved.results, *saved.tables)}
+    strange = [job for job in tables if job not in owned]
+    is_first = in_use or not any(map(partial(_has_rows, storage), strange))
+    yield from (found.of_nothing(is_first) for found in empty)
     for job in tables:
-        yield from _check_table(storage.within(f"{FOLDER}/{job}"))
+        yield from check_table(storage.within(f"{FOLDER}/{job}"))
     yield from _compare(storage, states, tables)
+
+
+def _has_rows(storage: Storage, job: str) -> bool:
+    return any(name.endswith(".parquet") for name in storage.names(f"{FOLDER}/{job}"))
 
 
 def there(state: Place) -> Storage:
@@ -165,6 +162,7 @@ class _Stream:
         self._checkpoint = Checkpoint(storage, name)
         self._folder = storage.within(f"{STREAMS}/{name}")
         self.saved: Saved | None = None
+        self.is_empty = False  # no commit is there
 
     def check(self) -> Iterator[Finding]:
         """What there is to say of the newest state, which a program may replace meanwhile."""
@@ -187,7 +185,7 @@ class _Stream:
 
     def _look(self) -> Iterator[Finding]:
         folder = self._folder
-        self.saved = None
+        self.saved, self.is_empty = None, False
         try:
             document = self._checkpoint.document()
         except StateError as error:
@@ -198,9 +196,9 @@ class _Stream:
             yield Finding(Weight.DAMAGE, folder.where(), f"{text}; {_advice(folder)}")
             return
         if document is None:
-            text = "has no state: nothing was committed yet, or its files were taken away"
-            yield Finding(Weight.NOTE, folder.where(), text)
+            self.is_empty = True
             return
+        yield from self._check_end()
         try:
             self.saved = saved_of(document)
         except Exception as error:
@@ -215,11 +213,40 @@ class _Stream:
             yield from self._check_file(name, TallyFiles(folder, {name: stored}).read)
         joined = joined_files(self.saved.progress.tables)
         for name in sorted(joined):
-            yield from self._check_file(name, partial(self._rows, name))
+            yield from self._check_file(name, partial(packs.read_file, folder.where(name)))
         panes = PaneFiles(folder, dict(self.saved.panes))
         for name in panes.files:
-            yield from self._check_file(f"{PANES}/{name}", partial(panes.read, name))
+            yield from self._check_file(f"{PANES}/{name}", partial(panes.verify, name))
         yield from self._strays({*blocks, *ledger}, joined, panes)
+
+    def _check_end(self) -> Iterator[Finding]:
+        """Whether the last commit is damaged; a run takes it for one that was cut off."""
+        names = [name for name in self._folder.names("") if name.startswith("state-")]
+        for name in names[-1:] if self._folder.appends else ():
+            with suppress(StateError):  # a newer one has just taken its place
+                if tape.is_damaged_at_end(self._folder.read(name)):
+                    text = "its last record is damaged, and a run goes on from the commit before it"
+                    text = f"{text}; {_advice(self._folder)}"
+                    yield Finding(Weight.DAMAGE, self._folder.where(name), text)
+
+    def of_nothing(self, is_first: bool) -> Finding:
+        """What it means that no commit is there; perhaps a program `is_first` making one.
+
+        Files of its batch are there before that.
+        """
+        found = map(_BATCH.match, self._folder.names(""))
+        batches = [int(name[1]) for name in found if name is not None]
+        batches += [0 for _ in self._folder.names(PANES)]
+        if max(batches, default=-1) < (1 if is_first else 0):
+            text = "has no state: nothing was committed yet, or its files were taken away"
+            return Finding(Weight.NOTE, self._folder.where(), text)
+        text = (
+            f"its commits (state-…) are gone, and files of batch {max(batches):,} are there: a run "
+            "begins anew and reads the logs again; windows that are stored are not stored twice, "
+            "but what RETAIN has kept and records of logs that are gone are lost; put back a copy "
+            "of the state"
+        )
+        return Finding(Weight.DAMAGE, self._folder.where(), text)
 
     def _check_file(self, name: str, read: Callable[[], object]) -> Iterator[Finding]:
         """Reads all of a file; a finding if that cannot be done."""
@@ -229,9 +256,9 @@ class _Stream:
             text = str(error)
             if isinstance(error, StateError):
                 text = text.removeprefix(f"{self._folder.where(name)} ")
-            yield Finding(
-                Weight.DAMAGE, self._folder.where(name), f"{text}; {_advice(self._folder)}"
-            )
+            if not isinstance(error, DamagedError):  # which says itself what to do
+                text = f"{text}; {_advice(self._folder)}"
+            yield Finding(Weight.DAMAGE, self._folder.where(name), text)
 
     def _blocks(self, name: str, length: int) -> None:
         data = self._folder.read(name)
@@ -239,10 +266,6 @@ class _Stream:
             raise StateError(f"has {len(data):,} bytes of {length:,}: its end was cut off")
         for record in tape.records_in(data, self._folder.where(name), length):
             Block.decode(record, "a saved block in it")
-
-    def _rows(self, name: str) -> None:
-        with self._folder.open(name) as file:
-            pa.ipc.open_file(file).read_all()
 
     def _strays(self, needed: set[str], joined: set[str], panes: PaneFiles) -> Iterator[Finding]:
         unneeded = self._checkpoint.unneeded(needed)
@@ -279,71 +302,6 @@ def _check_notes(storage: Storage, stream: str, saved: Saved | None) -> Iterator
         yield Finding(Weight.NOTE, place.where(), missing)
 
 
-def _check_table(place: Storage) -> Iterator[Finding]:
-    """Whether a table of results, its log and all of its files can be read."""
-    away = f"put back a copy of it, or move {place} away, and a new table begins"
-    if not delta.exists(place):
-        yield Finding(Weight.NOTE, place.where(), "has no table of results in it")
-        return
-    for name in place.names(log.FOLDER):
-        file = f"{log.FOLDER}/{name}"
-        try:
-            _read_entry(place, file)
-        except (MuntinError, OSError, ValueError, pa.ArrowException) as error:
-            text = f"an entry of the table's log cannot be read ({_words(place, file, error)})"
-            yield Finding(Weight.DAMAGE, place.where(file), f"{text}; {away}")
-    try:
-        table = delta.snapshot(place)
-    except StateError as error:
-        yield Finding(Weight.DAMAGE, place.where(), str(error))
-        return
-    sizes = place.sizes("")
-    for part in table.files:
-        if part.name not in sizes:
-            text = f"is part of the table, with {part.rows:,} rows, and is gone; {away}"
-            yield Finding(Weight.DAMAGE, place.where(part.name), text)
-        elif part.size and sizes[part.name] != part.size:
-            text = f"has {sizes[part.name]:,} bytes, and the table's log says {part.size:,}; {away}"
-            yield Finding(Weight.DAMAGE, place.where(part.name), text)
-        else:
-            try:
-                rows = _read_rows(place, part.name)
-            except (MuntinError, OSError, ValueError, pa.ArrowException) as error:
-                text = f"cannot be read ({_words(place, part.name, error)}); {away}"
-                yield Finding(Weight.DAMAGE, place.where(part.name), text)
-            else:
-                if rows != part.rows:
-                    text = f"has {rows:,} rows, and the table's log says {part.rows:,}; {away}"
-                    yield Finding(Weight.DAMAGE, place.where(part.name), text)
-    parts = {part.name for part in table.files}
-    for name in sizes:
-        if not name.startswith(f"{log.FOLDER}/") and name not in parts:
-            text = "is no part of the table now; it was replaced, or its batch was never "
-            text += "committed, and is removed after ten minutes of running"
-            yield Finding(Weight.LEFTOVER, place.where(name), text)
-
-
-def _read_entry(place: Storage, file: str) -> None:
-    if file.endswith(".parquet"):
-        _read_rows(place, file)
-    elif file.endswith(".json") or file.endswith("_last_checkpoint"):
-        lines = place.read(file).splitlines()
-        if not lines:
-            raise ValueError("it is empty")
-        for line in lines:
-            json.loads(line)
-
-
-def _read_rows(place: Storage, name: str) -> int:
-    with place.open(name) as source, parquet.ParquetFile(source) as file:
-        return sum(file.read_row_group(n).num_rows for n in range(file.num_row_groups))
-
-
-def _words(place: Storage, name: str, error: Exception) -> str:
-    said = next(iter(str(error).splitlines()), type(error).__name__)
-    return said.removeprefix(f"{place.where(name)} ")
-
-
 def _compare(storage: Storage, states: Mapping[str, Saved], tables: list[str]) -> Iterator[Finding]:
     """Whether tables have what checkpoints say."""
     for stream, saved in states.items():
@@ -356,6 +314,11 @@ def _compare(storage: Storage, states: Mapping[str, Saved], tables: list[str]) -
                 )
                 yield Finding(Weight.NOTE, table.where(), f"{text} one")
                 continue
+            synced = saved.tables.get(job, -1)
+            if isinstance(table, LocalFolder) and log.version(table.path()) < synced:
+                text = f"its log ends with entry {log.version(table.path()):,}, and was known to "
+                text += f"have entry {synced:,}: results are lost; put back a copy of the table"
+                yield Finding(Weight.DAMAGE, table.where(), text)
             with suppress(StateError):  # of which it was told already
                 last = delta.last_batch(table, saved.writer or stream)
                 if last > saved.batch and _batch_now(storage, stream) >= last:
@@ -379,7 +342,13 @@ def _compare_table(
         text += "and windows that come out the same are not stored again"
         yield Finding(Weight.NOTE, place, text)
     for name in saved.results.get(job, ()) if last < saved.batch else ():
-        if table.size(name) is None:
+        if any(name == file.name for file in delta.snapshot(table).files):
+            text = (
+                f"the table of job '{job}' has the results of batch {saved.batch:,}, and its log "
+            )
+            text += f"says that batch {last:,} was the last; put back a copy of the table"
+            yield Finding(Weight.DAMAGE, table.where(), text)
+        elif table.size(name) is None:
             text = f"the last results of job '{job}' are in no table, and their file is gone"
             yield Finding(Weight.DAMAGE, table.where(name), f"{text}: put back a copy of it")
         else:

@@ -20,7 +20,7 @@ from muntin.errors import StateError
 
 FOLDER = "_delta_log"
 _SUMMARY = ".checkpoint.parquet"  # of the entries up to one
-_NEWEST = "_last_checkpoint"  # names the newest summary
+NEWEST = "_last_checkpoint"  # names the newest summary
 
 
 def folder_of(table: Path) -> Path:
@@ -37,8 +37,8 @@ def files_since(table: Path, synced: int) -> Iterator[Path]:
     folder = folder_of(table)
     yield from (_path(table, n, ".json") for n in _numbers(table, ".json") if n > synced)
     yield from (_path(table, n, _SUMMARY) for n in _numbers(table, _SUMMARY) if n >= synced)
-    if (folder / _NEWEST).exists():
-        yield folder / _NEWEST
+    if (folder / NEWEST).exists():
+        yield folder / NEWEST
 
 
 def parts_since(table: Path, synced: int) -> Iterator[Path]:
@@ -70,7 +70,7 @@ def mend(table: Path, synced: int) -> bool:
         path = _path(table, number, _SUMMARY)
         if number > whole or (number >= synced and not _is_parquet(path)):
             gone.append(path)
-    newest = folder_of(table) / _NEWEST
+    newest = folder_of(table) / NEWEST
     if newest.exists() and not _is_summed_up(table, newest, gone):
         gone.append(newest)
     for path in gone:
@@ -85,7 +85,7 @@ def damaged(table: Path, parts: Iterable[Path] = ()) -> Path | None:
         since = range(max(summed, default=-1) + 1, version(table) + 1)
         files = [_path(table, number, _SUMMARY) for number in summed]
         files += (_path(table, n, ".json") for n in since if _entry(table, n) is None)
-        newest = folder_of(table) / _NEWEST
+        newest = folder_of(table) / NEWEST
         if newest.exists() and not _is_summed_up(table, newest, []):
             files.append(newest)
         return next((path for path in (*files, *parts) if not _can_be_read(path)), None)
@@ -99,6 +99,14 @@ def require_entries(table: Path) -> None:
         path = _path(table, number, ".json")
         if number > summed and not path.stat().st_size:
             raise OSError(f"{path} is empty")
+
+
+def require_summary(table: Path) -> None:
+    """Raises an OSError where the newest summary makes no sense, at which the library panics."""
+    summed = max(_numbers(table, _SUMMARY), default=-1)
+    path = _path(table, summed, _SUMMARY)
+    if summed >= 0 and not _can_be_read(path) and path.exists():
+        raise OSError(f"{path} is damaged")
 
 
 def _is_whole(table: Path, number: int) -> bool:
@@ -118,7 +126,7 @@ def _entry(table: Path, number: int) -> list[dict[str, Any]] | None:
         actions = [json.loads(line) for line in lines]
     except (OSError, ValueError):
         return None
-    return actions or None
+    return actions if actions and all(isinstance(each, dict) for each in actions) else None
 
 
 def _is_summed_up(table: Path, newest: Path, gone: list[Path]) -> bool:
@@ -131,10 +139,10 @@ def _is_summed_up(table: Path, newest: Path, gone: list[Path]) -> bool:
 def _can_be_read(path: Path) -> bool:
     """Whether a file is a whole one of Parquet."""
     try:
-        with ParquetFile(path) as file:
+        with ParquetFile(path, page_checksum_verification=True) as file:
             for group in range(file.num_row_groups):
-                file.read_row_group(group)
-    except (OSError, ArrowException):
+                file.read_row_group(group).validate(full=True)
+    except (OSError, ValueError, ArrowException):  # texts in it may be none
         return False
     return True
 
@@ -143,7 +151,7 @@ def _is_parquet(path: Path) -> bool:
     """The same from its end alone."""
     try:
         read_metadata(path)
-    except (OSError, ArrowException):
+    except (OSError, ValueError, ArrowException):
         return False
     return True
 

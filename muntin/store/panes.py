@@ -4,19 +4,20 @@ Open panes are blocks of the state. Those that have settled move into files here
 same commit names them, and says up to where panes of the shape have moved. So a pane is in one of
 both places, whatever happens in between.
 
-A file is Arrow's, in pieces of some thousand rows in the order of panes and keys, with an index of
-where each piece lies, so that a question reads the pieces it is about. Small files become larger
-ones as they grow in number, piece by piece; pieces and files that are older than the panes are kept
-for are left out and removed.
+A file is a tape: pieces of some thousand rows in the order of panes and keys, and behind them an
+index of where each piece lies, so that a question reads the pieces it is about. Each has its
+checksum, and nothing is made of bytes that do not fit it. Small files become larger ones as they
+grow in number, piece by piece; pieces and files that are older than the panes are kept for are left
+out and removed. Files of earlier versions are Arrow's, without checksums, until they are merged.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack
-from dataclasses import dataclass, field
-from itertools import chain
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field, replace
+from typing import Protocol
 from uuid import uuid4
 
 import numpy as np
@@ -26,6 +27,8 @@ import pyarrow.compute as pc
 from muntin.errors import StateError
 from muntin.fidelity.score import NEVER
 from muntin.run.past import Past
+from muntin.store import tape
+from muntin.store.packs import SUFFIX, packed, unpacked
 from muntin.store.storage import Storage
 
 FOLDER = "panes"
@@ -37,8 +40,7 @@ _AT_ONCE = 64  # files that are open together
 _SIZES = 8  # by which sizes of files differ that are not about the same
 _SMALL = 1 << 16  # bytes, of files that are all about the same
 _LARGE = 32 << 20  # bytes, of files that stay as they are
-_INDEX = b"muntin"
-_OPTIONS = pa.ipc.IpcWriteOptions(compression="lz4", use_threads=False)
+_INDEX = b"muntin"  # where an Arrow file has its index
 Key = str | int | None
 
 
@@ -52,6 +54,7 @@ class PaneFile:
     upper: int
     rows: int
     bytes: int
+    index: int = 0  # the byte at which its index begins; 0: it is an Arrow file
 
     def share(self, rows: int) -> int:
         """About how many of its bytes so many rows are."""
@@ -67,6 +70,8 @@ class Piece:
     upper: int
     least: Key = None  # None where nothing is told
     most: Key = None
+    at: int = 0  # the byte at which it begins, of a file that is a tape
+    size: int = 0
 
     def has(self, lower: int, upper: int, keys: Collection[Key] | None) -> bool:
         """Whether rows may be of panes `[lower, upper)` and one of these first keys."""
@@ -133,10 +138,7 @@ class PaneFiles:
         self.files = {n: f for n, f in self.files.items() if n in damaged or n not in many}
         self.add(made)
         self.damaged |= damaged.keys()
-        return [
-            f"{what}; questions about its panes are refused until it is put back"
-            for what in damaged.values()
-        ]
+        return [*damaged.values()]
 
     def expire(self, past: Mapping[str, Past]) -> None:
         """Drops files of panes that are not kept any longer, and of shapes that nobody keeps."""
@@ -150,14 +152,23 @@ class PaneFiles:
         """Files that no state names, as it is known here."""
         return [f"{FOLDER}/{n}" for n in self.folder.names(FOLDER) if n not in self.files]
 
-    def read(self, name: str) -> pa.Table:
-        """All rows of a file."""
-        with self.folder.open(f"{FOLDER}/{name}") as file:
-            try:
-                return pa.ipc.open_file(file).read_all()
-            except (pa.ArrowException, OSError) as error:
-                where = self.folder.where(f"{FOLDER}/{name}")
-                raise StateError(f"{where} is damaged: {error}") from error
+    def opened(self, name: str) -> Opened:
+        """A file to be read piece by piece; a StateError if it is damaged."""
+        return _opened(self.folder, name, self.files[name])
+
+    def pieces(self, name: str) -> Iterator[pa.Table]:
+        """All rows of a file, some at a time."""
+        with self.opened(name) as opened:
+            yield from map(opened.rows, range(len(opened.index)))
+
+    def verify(self, name: str) -> None:
+        """Reads all of a file; a StateError if it is damaged, or not as long as it was."""
+        known, size = self.files[name], self.folder.size(f"{FOLDER}/{name}")
+        rows = sum(piece.num_rows for piece in self.pieces(name))
+        if (rows, size) != (known.rows, known.bytes):
+            where, told = self.folder.where(f"{FOLDER}/{name}"), f"{known.rows:,} rows in "
+            told += f"{known.bytes:,} bytes were written, and {rows:,} in {size or 0:,} are there"
+            raise DamagedError(_damaged(where, told), name)
 
     def of(self, shape: str, lower: int, upper: int) -> dict[str, PaneFile]:
         """The files that may have panes between two positions."""
@@ -198,7 +209,7 @@ def merged(
             sources: list[_Source] = []
             try:
                 for name in left:
-                    opened = stack.enter_context(_Opened(folder, name))
+                    opened = stack.enter_context(_opened(folder, name, files[name]))
                     file = files[name]
                     for number, piece in enumerate(opened.index):
                         if piece.upper * file.pane > began:
@@ -209,56 +220,125 @@ def merged(
                 several, of = [*_together(sources)], files[left[0]]
                 told = [_joined([piece for piece, *_ in some]) for some in several]
                 made = _written(folder, of.shape, of.pane, told, map(_rows, several))
-            except _DamagedError as error:  # without it, once more
+            except DamagedError as error:  # without it, once more
                 damaged[error.name] = str(error)
             else:
                 return made, damaged
     return {}, damaged
 
 
-class _DamagedError(StateError):
+class DamagedError(StateError):
     """A file whose rows cannot be read."""
 
-    def __init__(self, name: str, message: str) -> None:
+    def __init__(self, message: str, name: str = "") -> None:
         super().__init__(message)
         self.name = name
 
 
-class _Opened:
-    """A file that is read piece by piece."""
+def _damaged(where: str, why: object) -> str:
+    advice = "questions about its panes are refused until a copy of it is put back"
+    return f"{where} is damaged: {why}; {advice}"
+
+
+class Opened(Protocol):
+    """A file that is read piece by piece; whatever is damaged in it is a DamagedError."""
+
+    @property
+    def index(self) -> Sequence[Piece]:
+        """What it says of its pieces."""
+
+    def __enter__(self) -> Opened: ...
+
+    def __exit__(self, *_: object) -> None: ...
+
+    def rows(self, number: int) -> pa.Table:
+        """The rows of one piece."""
+
+
+def _opened(folder: Storage, name: str, file: PaneFile) -> Opened:
+    return _Tape(folder, name, file) if file.index else _ArrowFile(folder, name)
+
+
+class _File:
+    """A file that is closed in the end, with words for what is wrong with it."""
 
     def __init__(self, folder: Storage, name: str) -> None:
-        self.name = name
-        self._where = folder.where(f"{FOLDER}/{name}")
+        self._name, self._where = name, folder.where(f"{FOLDER}/{name}")
         try:
             self._file = folder.open(f"{FOLDER}/{name}")
         except StateError as error:
-            raise _DamagedError(name, str(error)) from error
-        try:
-            self._reader = pa.ipc.open_file(self._file)
-            self.index = pieces_of(self._reader)
-            if not self.index or len(self.index) != self._reader.num_record_batches:
-                raise ValueError("its index is of other pieces")
-        except (pa.ArrowException, OSError, ValueError) as error:
-            self._file.close()
-            raise _DamagedError(name, f"{self._where} is damaged: {error}") from error
-
-    def __enter__(self) -> _Opened:
-        return self
+            raise DamagedError(str(error), name) from error
 
     def __exit__(self, *_: object) -> None:
         self._file.close()
 
-    def rows(self, number: int) -> pa.Table:
-        """The rows of one piece."""
+    @contextmanager
+    def _explained(self) -> Iterator[None]:
         try:
+            yield
+        except (pa.ArrowException, OSError, ValueError, TypeError) as error:
+            raise DamagedError(_damaged(self._where, error), self._name) from error
+
+
+class _Tape(_File):
+    """Pieces and an index with checksums."""
+
+    def __init__(self, folder: Storage, name: str, file: PaneFile) -> None:
+        super().__init__(folder, name)
+        try:
+            with self._explained():
+                index = tape.whole(self._read(file.index, file.bytes - file.index))
+                self.index = [Piece(*row) for row in json.loads(index)]
+        except DamagedError:
+            self._file.close()
+            raise
+
+    def __enter__(self) -> _Tape:
+        return self
+
+    def rows(self, number: int) -> pa.Table:
+        piece = self.index[number]
+        with self._explained():
+            return unpacked(self._read(piece.at, piece.size))
+
+    def _read(self, at: int, size: int) -> bytes:
+        self._file.seek(at)
+        data: bytes = self._file.read(size)
+        return data
+
+
+class _ArrowFile(_File):
+    """As earlier versions wrote it: what is in it can only be looked at for whether it makes sense.
+
+    That takes longer than a checksum, but what makes none would end the process.
+    """
+
+    def __init__(self, folder: Storage, name: str) -> None:
+        super().__init__(folder, name)
+        try:
+            with self._explained():
+                self._reader = pa.ipc.open_file(self._file)
+                metadata = self._reader.schema.metadata or {}
+                self.index = [Piece(*row) for row in json.loads(metadata.get(_INDEX, b"[]"))]
+                if not self.index or len(self.index) != self._reader.num_record_batches:
+                    raise ValueError("its index is of other pieces")
+        except DamagedError:
+            self._file.close()
+            raise
+
+    def __enter__(self) -> _ArrowFile:
+        return self
+
+    def rows(self, number: int) -> pa.Table:
+        with self._explained():
             batch = self._reader.get_batch(number)
-        except (pa.ArrowException, OSError, ValueError) as error:
-            raise _DamagedError(self.name, f"{self._where} is damaged: {error}") from error
+            batch.validate(full=True)
+            if batch.num_rows != self.index[number].rows:
+                raise ValueError(f"piece {number} has {batch.num_rows:,} rows")
         return pa.Table.from_batches([batch]).replace_schema_metadata(None)
 
 
-_Source = tuple[Piece, PaneFile, int, _Opened]
+_Source = tuple[Piece, PaneFile, int, Opened]
 
 
 def _together(sources: Iterable[_Source]) -> Iterator[list[_Source]]:
@@ -307,28 +387,26 @@ def _in_order(rows: pa.Table, told: bool) -> pa.Table:
 
 
 def _written(
-    folder: Storage, shape: str, pane: int, index: Sequence[Piece], pieces: Iterable[pa.Table]
+    folder: Storage, shape: str, pane: int, told: Sequence[Piece], pieces: Iterable[pa.Table]
 ) -> dict[str, PaneFile]:
     """Writes a file of pieces, of which it is told before what they have."""
-    name = f"{shape}-{uuid4().hex[:12]}.arrow"
-    told = json.dumps([list(vars(piece).values()) for piece in index]).encode()
-    packed = (piece.combine_chunks().replace_schema_metadata({_INDEX: told}) for piece in pieces)
-    first = next(packed)
+    name = f"{shape}-{uuid4().hex[:12]}{SUFFIX}"
+    index, at = list[Piece](), 0
     try:
-        with folder.output(f"{FOLDER}/{name}") as path:
-            with (
-                pa.OSFile(str(path), "wb") as sink,
-                pa.ipc.new_file(sink, first.schema, options=_OPTIONS) as writer,
-            ):
-                for piece in chain([first], packed):
-                    writer.write_table(piece)
-            size = path.stat().st_size
+        with folder.output(f"{FOLDER}/{name}") as path, path.open("wb") as file:
+            for piece, rows in zip(told, pieces, strict=True):
+                size = file.write(packed(rows.combine_chunks().replace_schema_metadata(None)))
+                index.append(replace(piece, at=at, size=size))
+                at += size
+            end = json.dumps([list(vars(piece).values()) for piece in index]).encode()
+            length = at + file.write(tape.framed([end]))
     except OSError as error:
         where = folder.where(f"{FOLDER}/{name}")
         raise StateError(f"{where} cannot be written: {error.strerror or error}") from error
     folder.sync([f"{FOLDER}/{name}"])
     lower, upper = min(p.lower for p in index) * pane, max(p.upper for p in index) * pane
-    return {name: PaneFile(shape, pane, lower, upper, sum(p.rows for p in index), size)}
+    rows_in_all = sum(piece.rows for piece in index)
+    return {name: PaneFile(shape, pane, lower, upper, rows_in_all, length, at)}
 
 
 def _is_told(columns: pa.Schema) -> bool:
@@ -343,9 +421,3 @@ def _piece(rows: pa.Table, told: bool) -> Piece:
     whole = told and not rows.column("k0").null_count
     least, most = (keys["min"], keys["max"]) if whole else (None, None)
     return Piece(rows.num_rows, panes["min"], panes["max"] + 1, least, most)
-
-
-def pieces_of(file: pa.ipc.RecordBatchFileReader) -> list[Piece]:
-    """What a file says of its pieces."""
-    metadata = file.schema.metadata or {}
-    return [Piece(*row) for row in json.loads(metadata.get(_INDEX, b"[]"))]

@@ -105,7 +105,7 @@ def _opened(place: Storage, name: str) -> Iterator[ParquetFile]:
     with (
         delta.explained(place, "read", name),
         place.open(name) as source,
-        ParquetFile(source) as file,
+        ParquetFile(source, page_checksum_verification=True) as file,
     ):
         yield file
 

@@ -347,6 +347,7 @@ class Results:
             _require_numbers(job, table)
             last = _HAS_LEFT if final else "true"
             files, only = _latest(table, last) if latest and after is None else (table.files, [])
+            table.require_whole(files)
             some = f" WHERE {' AND '.join([*where, *only])}" if where or only else ""
             rows = f"SELECT * FROM stored{some}{newest}"
             # A revision without rows is stored as one that has no score.

@@ -78,6 +78,21 @@ def records_in(content: bytes, place: str, upto: int | None = None) -> Iterator[
         raise StateError(f"{place} is damaged at byte {at:,}")
 
 
+def is_damaged_at_end(content: bytes) -> bool:
+    """Whether behind the last whole record there is another that was whole once.
+
+    What was cut off when it was written is shorter than it says, or ends with zeros.
+    """
+    data, at = memoryview(content), 0
+    while (record := _record(data, at)) is not None:
+        at += length(record)
+    if at + _HEAD.size > len(data) or not data[-1]:
+        return False
+    size, checksum = _HEAD.unpack_from(data, at)
+    rest = data[at + _HEAD.size :]
+    return bool(size <= len(rest) or zlib.crc32(rest) == checksum)
+
+
 def places(path: Path) -> Iterator[tuple[int, bytes]]:
     """The records of a file, as `read` has them, and where they begin."""
     start = 0
@@ -103,12 +118,20 @@ def at(path: Path, starts: Iterable[int]) -> Iterator[bytes]:
         raise StateError(f"{path} cannot be read: {error.strerror}") from error
 
 
+def whole(data: bytes) -> bytes:
+    """The record that some bytes of a file are; a ValueError if they are none, or not whole."""
+    record = _record(memoryview(data), 0)
+    if record is None or length(record) != len(data):
+        raise ValueError("its checksum does not fit what is in it")
+    return bytes(record)
+
+
 def size_at(start: bytes) -> int:
     """How much of a file a record takes, by the `START` bytes before it."""
     return _HEAD.size + int(_HEAD.unpack(start)[0])
 
 
-def length(record: bytes) -> int:
+def length(record: bytes | memoryview) -> int:
     """How much of a file a record takes."""
     return _HEAD.size + len(record)
 

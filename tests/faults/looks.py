@@ -5,7 +5,8 @@ from __future__ import annotations
 import time
 
 from muntin.errors import InputError, MuntinError
-from muntin.store.inspection import Weight, check, show
+from muntin.store.findings import Weight
+from muntin.store.inspection import check, show
 from muntin.store.storage import Place
 
 _LOOKS = 4

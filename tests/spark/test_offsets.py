@@ -9,7 +9,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 import muntin as mt
-from muntin.store.inspection import Weight, check
+from muntin.store.findings import Weight
+from muntin.store.inspection import check
 from tests.spark.test_attach import JOBS, SCHEMA, run, write
 
 

@@ -14,10 +14,11 @@ from muntin.errors import StateError
 from muntin.fidelity.scoreboard import Source
 from muntin.fidelity.timing import Timing
 from muntin.kernel.block import Block, encode
+from muntin.kernel.tables import version_rows
 from muntin.logs.files import FilePosition
 from muntin.model.counts import Tally
 from muntin.model.records import POSITION
-from muntin.model.tables import TableVersion
+from muntin.model.tables import Table, TableVersion
 from muntin.run.catalog import InForce
 from muntin.run.progress import Lateness, Leaving, Progress
 from muntin.store.checkpoint import Checkpoint, Saved, block_files, saved_in
@@ -218,6 +219,19 @@ def test_a_glance_meets_no_file_that_has_just_gone(
     found = Checkpoint(tmp_path, "logs").peek()
     assert found is not None
     assert found.batch == 2
+
+
+def test_rows_of_versions_that_are_damaged_are_not_joined(tmp_path: Path) -> None:
+    path = Path(Checkpoint(tmp_path, "logs").keep_rows("names-0", pa.table({"n": [1, 2, 3]})))
+    table, version = Table("names", "names.csv", "csv"), TableVersion(0, (), path=str(path))
+    data = bytearray(path.read_bytes())
+    data[-9] ^= 1
+    path.write_bytes(data)
+    with pytest.raises(StateError, match=r"table 'names' .* is damaged.*put back a copy"):
+        version_rows(table, version)
+    data[-9] ^= 1
+    path.write_bytes(data)
+    assert version_rows(table, version)["n"].to_pylist() == [1, 2, 3]
 
 
 def test_rows_of_versions_go_with_the_commit_that_lets_go_of_them(

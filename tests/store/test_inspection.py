@@ -16,13 +16,16 @@ import pytest
 
 from muntin.errors import InputError
 from muntin.model.tables import TableVersion
+from muntin.store import tape
 from muntin.store.checkpoint import Checkpoint
+from muntin.store.findings import Finding, Weight
 from muntin.store.hold import locked
-from muntin.store.inspection import Finding, Weight, _compare, _Stream, check, show
+from muntin.store.inspection import _compare, _Stream, check, show
 from muntin.store.objects import ObjectStorage
 from muntin.store.storage import storage_of
 from tests.store.s3 import Proxy
 from tests.store.test_checkpoint import advanced, first
+from tests.store.test_journal import Recorder
 from tests.store.test_migrations import SAMPLES
 
 
@@ -79,7 +82,7 @@ def test_a_state_that_is_whole_is_listed_and_has_nothing_to_tell(state: Path) ->
         "streams/s/ledger-*.tape",
         "results/sums/part-*.parquet",
         "results/sums/_delta_log/*0.json",
-        "results/sums/_delta_log/*2.json",
+        "results/sums/_delta_log/*1.json",
     ],
 )
 def test_damage_is_found(state: Path, file: str, damage: Callable[[Path], None]) -> None:
@@ -95,9 +98,68 @@ def test_damage_is_found(state: Path, file: str, damage: Callable[[Path], None])
         assert any("has no state" in finding.text for finding in findings), findings
     else:
         # Of the newest entry of a log, nobody knows that there was one, but for the checkpoint.
-        assert file.endswith("2.json")
+        assert file.endswith("1.json")
         assert damage is removed
         assert any("not in its table yet; a run puts" in finding.text for finding in findings)
+
+
+def test_commits_that_were_taken_away_are_missed(state: Path) -> None:
+    for path in state.glob("streams/s/state-*"):
+        path.unlink()
+    (damage,) = (f for f in check(state) if f.weight is Weight.DAMAGE)
+    assert "its commits (state-…) are gone, and files of batch 0 are there" in damage.text
+    assert "put back a copy of the state" in damage.text
+    with locked(state):  # perhaps it is the first commit that a program is making
+        assert not [f for f in check(state) if f.weight is Weight.DAMAGE]
+    blocks = one(state, "streams/s/blocks-*")
+    blocks.rename(blocks.with_name("blocks-000000007-abc.tape"))
+    with locked(state):
+        (damage,) = (f for f in check(state) if f.weight is Weight.DAMAGE)
+    assert "files of batch 7 are there" in damage.text
+
+
+def test_a_program_that_ended_in_its_first_commit_has_damaged_nothing(state: Path) -> None:
+    for path in state.glob("streams/s/state-*"):
+        path.unlink()
+    shutil.rmtree(state / "results")
+    (note,) = check(state)
+    assert (note.weight, "has no state" in note.text) == (Weight.NOTE, True)
+
+
+def test_a_last_commit_that_is_damaged_is_told_from_one_that_was_cut_off(tmp_path: Path) -> None:
+    checkpoint, saved = Checkpoint(tmp_path, "logs"), first()
+    for number in (1, 2, 3):
+        saved = advanced(saved, number)
+        checkpoint.save(saved, whole=False)
+    path = one(tmp_path, "streams/logs/state-*")
+    data = path.read_bytes()
+
+    def damaged() -> list[str]:
+        return [f.text for f in check(tmp_path) if f.weight is Weight.DAMAGE]
+
+    path.write_bytes(data[:-5])
+    assert damaged() == []
+    path.write_bytes(data[:-5] + bytes(5))
+    assert damaged() == []
+    path.write_bytes(data)
+    *_, (last, _) = tape.places(path)
+    for at in (last, last + 9, last + 20, len(data) - 1):
+        changed = bytearray(data)
+        changed[at] ^= 4
+        path.write_bytes(changed)
+        (text,) = damaged()
+        assert "its last record is damaged" in text, at
+
+
+def test_a_table_that_has_lost_its_newest_entries_is_told(tmp_path: Path) -> None:
+    recorder = Recorder(tmp_path)
+    for number in range(4):
+        recorder.commit((number, 1))
+    assert list(check(tmp_path)) == []
+    for number in (2, 3, 4):
+        one(tmp_path, f"results/j/_delta_log/*{number}.json").unlink()
+    damaged = [f.text for f in check(tmp_path) if f.weight is Weight.DAMAGE]
+    assert any("its log ends with entry 1, and was known to have entry" in text for text in damaged)
 
 
 def test_what_is_left_over_or_strange_is_told(state: Path) -> None:
@@ -134,13 +196,13 @@ def test_tables_are_compared_with_what_commits_say(state: Path) -> None:
     (finding,) = told()
     assert "the table of job 'mine' was taken away" in finding.text
     shutil.move(state.parent / "mine", state / "results" / "mine")
-    entry = one(state, "results/sums/_delta_log/*2.json")
+    entry = one(state, "results/sums/_delta_log/*1.json")
     content = entry.read_text()
-    entry.write_text(content.replace('"version":0', '"version":7'))
-    (finding,) = told()
-    assert (
-        "is of batch 0, and the results of job 'sums' are of batch 7: an old copy" in finding.text
-    )
+    entry.write_text(content.replace('"version": 0', '"version": 7'))
+    findings = [finding.text for finding in told()]
+    older = "is of batch 0, and the results of job 'sums' are of batch 7: an old copy"
+    assert len(findings) == 2  # and the entry is not as it was written
+    assert any(older in text for text in findings)
     actions = [json.loads(line) for line in content.splitlines()]
     part = next(action["add"]["path"] for action in actions if "add" in action)
     entry.unlink()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import pickle
 import tempfile
 from collections import Counter
 from collections.abc import Mapping
@@ -27,7 +29,6 @@ from muntin.store.panes import (
     PaneFiles,
     Piece,
     merged,
-    pieces_of,
     store,
 )
 from muntin.store.settling import Settling
@@ -69,8 +70,9 @@ def counted(files: PaneFiles, shape: Shape) -> dict[int, int]:
     """How many rows each pane has in all files."""
     found: dict[int, int] = {}
     for name in files.of(shape.id, 0, 1 << 60):
-        for pane in files.read(name)["pane"].to_pylist():
-            found[pane] = found.get(pane, 0) + 1
+        for piece in files.pieces(name):
+            for pane in piece["pane"].to_pylist():
+                found[pane] = found.get(pane, 0) + 1
     return found
 
 
@@ -117,7 +119,8 @@ def test_keys_of_any_size_are_merged(tmp_path: Path) -> None:
     made, damaged = merged(folder, files)
     (told,) = made.values()
     assert (told.rows, damaged) == (18, {})
-    (piece,) = pieces_of(pa.ipc.open_file(folder.path(f"{FOLDER}/{next(iter(made))}")))
+    with PaneFiles(folder, made).opened(next(iter(made))) as opened:
+        (piece,) = opened.index
     assert (piece.least, piece.most) == (0, 2**63 + 8)
 
 
@@ -170,10 +173,11 @@ def test_merged_files_have_all_rows_and_tell_of_them(
         panes = [pane for some in several for pane, _ in some]
         assert (told.lower, told.upper) == (min(panes) * MINUTE, (max(panes) + 1) * MINUTE)
         assert told.rows == len(panes)
-        reader = pa.ipc.open_file(folder.path(f"{FOLDER}/{name}"))
-        found = []
-        for number, piece in enumerate(pieces_of(reader)):
-            rows = [(r["pane"], r["k0"]) for r in reader.get_batch(number).to_pylist()]
+        kept, found = PaneFiles(folder, made), []
+        with kept.opened(name) as opened:
+            index = opened.index
+        for piece, table in zip(index, kept.pieces(name), strict=True):
+            rows = [(r["pane"], r["k0"]) for r in table.to_pylist()]
             assert len(rows) == piece.rows <= most
             inside = [pane for pane, _ in rows]
             assert (min(inside), max(inside) + 1) == (piece.lower, piece.upper)
@@ -208,7 +212,7 @@ def test_a_file_that_is_damaged_within_stays_and_the_others_become_one(
     assert [*damaged] == [broken]
     ((name, told),) = made.items()
     assert told.rows == files[first].rows + files[last].rows
-    assert PaneFiles(folder, made).read(name).num_rows == told.rows
+    PaneFiles(folder, made).verify(name)
     assert {*folder.names(FOLDER)} == {*files, name}  # and nothing half-written
 
 
@@ -223,8 +227,9 @@ def test_old_files_and_those_of_nobody_go(tmp_path: Path, shape: Shape) -> None:
 
 
 def test_pieces_tell_what_is_in_them(tmp_path: Path) -> None:
-    (name,) = store(LocalFolder(tmp_path), "s", MINUTE, rows(range(3), PIECE_ROWS))
-    index = pieces_of(pa.ipc.open_file(tmp_path / FOLDER / name))
+    made = store(LocalFolder(tmp_path), "s", MINUTE, rows(range(3), PIECE_ROWS))
+    with PaneFiles(LocalFolder(tmp_path), made).opened(next(iter(made))) as opened:
+        index = opened.index
     assert [piece.rows for piece in index] == [PIECE_ROWS] * 3
     assert [(piece.lower, piece.upper) for piece in index] == [(0, 1), (1, 2), (2, 3)]
     assert Piece(1, 0, 5, "b", "d").has(2, 3, {"a", "c"})
@@ -238,5 +243,50 @@ def test_a_damaged_file_is_named(tmp_path: Path, shape: Shape) -> None:
     keep(files, {shape.id: past}, shape, [block_of(shape, rows(range(1)))])
     (name,) = files.files
     (tmp_path / FOLDER / name).write_bytes(b"nothing")
-    with pytest.raises(StateError, match=f"{name} is damaged"):
-        files.read(name)
+    with pytest.raises(StateError, match=f"{name} is damaged.*until a copy of it is put back"):
+        files.verify(name)
+
+
+def test_every_bit_of_a_file_is_told_when_it_changes(tmp_path: Path) -> None:
+    folder = LocalFolder(tmp_path)
+    files = PaneFiles(folder, store(folder, "s", MINUTE, rows(range(2), 4)))
+    (name,) = files.files
+    path = tmp_path / FOLDER / name
+    data = path.read_bytes()
+    files.verify(name)
+    for bit in range(0, 8 * len(data), 13):
+        changed = bytearray(data)
+        changed[bit // 8] ^= 1 << bit % 8
+        path.write_bytes(changed)
+        with pytest.raises(StateError, match=f"{name} is damaged") as refused:
+            list(files.pieces(name))
+        assert str(pickle.loads(pickle.dumps(refused.value))) == str(refused.value)
+    path.write_bytes(data + b"more")
+    with pytest.raises(StateError, match=f"{name} is damaged: 8 rows in"):
+        files.verify(name)
+
+
+def test_files_of_earlier_versions_are_read_and_become_new_ones(tmp_path: Path) -> None:
+    folder, files = LocalFolder(tmp_path), dict[str, PaneFile]()
+    (tmp_path / FOLDER).mkdir()
+    for number in range(3):
+        table = rows(range(number, number + 1))
+        index = json.dumps([[3, number, number + 1, "k0", "k2"]]).encode()
+        schema = table.schema.with_metadata({b"muntin": index})
+        path = tmp_path / FOLDER / f"s-{number}.arrow"
+        with pa.ipc.new_file(path, schema) as writer:
+            writer.write_table(table)
+        size = path.stat().st_size
+        files[path.name] = PaneFile("s", MINUTE, number * MINUTE, (number + 1) * MINUTE, 3, size)
+    old = PaneFiles(folder, files)
+    for name in files:
+        old.verify(name)
+    made, damaged = merged(folder, files)
+    ((name, told),) = made.items()
+    assert (damaged, told.rows, told.index > 0) == ({}, 9, True)
+    (piece,) = PaneFiles(folder, made).pieces(name)
+    assert piece["pane"].to_pylist() == [0, 0, 0, 1, 1, 1, 2, 2, 2]
+    path = tmp_path / FOLDER / "s-0.arrow"
+    path.write_bytes(path.read_bytes()[:-30])
+    with pytest.raises(StateError, match="is damaged"):
+        old.verify("s-0.arrow")

@@ -63,7 +63,7 @@ def found_in(panes: PaneFiles) -> Counted:
     """What files have, of which each pane and key has one row."""
     found: Counted = {}
     for name in panes.files:
-        for row in panes.read(name).to_pylist():
+        for row in pa.concat_tables(panes.pieces(name)).to_pylist():
             assert (row["pane"], row["k0"]) not in found
             found[row["pane"], row["k0"]] = row["c0"]
     return found
