@@ -143,6 +143,11 @@ def grandchild(process: subprocess.Popen[str], before: int | None = None) -> int
     return wait_for(found)
 
 
+def javas(pid: int) -> list[int]:
+    """The Java processes of a process, as far as the system lists them: it may miss some."""
+    return [p for p in children(pid) if "java" in Path(f"/proc/{p}/cmdline").read_text()]
+
+
 @pytest.mark.jvm
 def test_a_real_run_survives_its_process_and_its_jvm(folder: Path) -> None:
     process = start(
@@ -163,9 +168,8 @@ def test_a_real_run_survives_its_process_and_its_jvm(folder: Path) -> None:
     read_to("the run was killed by SIGKILL; it is started again in ")
     read_to("following the logs")
     driver = grandchild(process, driver)
-    for pid in children(driver):  # one of them may be making an archive of classes
-        if "java" in Path(f"/proc/{pid}/cmdline").read_text():
-            os.kill(pid, signal.SIGKILL)
+    for pid in wait_for(lambda: javas(driver)):  # one of them may be making an archive of classes
+        os.kill(pid, signal.SIGKILL)
     with (folder / "logs" / "web.jsonl").open("a") as log:
         log.write('{"ts": "2026-03-01T12:02:03Z", "n": 4}\n')
     read_to("error: the Java process of Spark was killed or has crashed")
