@@ -157,6 +157,9 @@ def left(result: mt.Result, pane: int) -> Left:
     )
 
 
+FAR = 10  # seconds
+
+
 @dataclass
 class _Source:
     read: list[tuple[Record, int]] = field(default_factory=list)  # with the mark it was read at
@@ -227,12 +230,8 @@ class Model:
         if not records:
             return
         source = self._sources.setdefault(name, _Source())
-        if name not in self._written:  # what was lost is from before what follows it
-            first, slack = records[0].t, self._q.slack
-            source.lost = [
-                (low, min(high, first + slack) if low <= first else high)
-                for low, high in source.lost
-            ]
+        if name not in self._written:
+            self._begin(source, [record.t for record in records])
         self._written.add(name)
         source.since = source.reached
         source.heard_at = source.wrote_at = now
@@ -243,6 +242,21 @@ class Model:
             source.read.append((record, source.reached - self._q.slack))
         if source.reached != before:
             source.moved_at = now
+
+    def _begin(self, source: _Source, times: list[int]) -> None:
+        """A file that has the name of one that was read, if the source is known.
+
+        If it begins long before where its source stands, it may have what that had.
+        """
+        first, slack, stood = times[0], self._q.slack, source.reached
+        far = EVER if stood is None else stood - max(slack, FAR)
+        if stood is None or first >= far:  # what was lost is from before what follows it
+            source.lost = [
+                (low, min(high, first + slack) if low <= first else high)
+                for low, high in source.lost
+            ]
+        if stood is not None and min(times) < far:
+            source.lost.append((min(times) - slack, stood))
 
     def _candidates(self) -> list[int]:
         """Ends of windows that hold a record and have not left, in order."""
